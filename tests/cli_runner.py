@@ -70,7 +70,6 @@ class CliRunner:
 
 
 def call(*words, catches=True):
-    """Return what a line of the command line gave."""
     return CliRunner().invoke(run_line, [str(word) for word in words], catch_exceptions=catches)
 
 

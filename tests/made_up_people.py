@@ -1,5 +1,3 @@
-"""Made-up people: clips whose every point is known."""
-
 import numpy as np
 
 from posemill.framework.formats.detection_pb2 import Detection

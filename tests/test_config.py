@@ -1,5 +1,3 @@
-"""The settings of an extraction: defaults, limits on both sides, and what they decide."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The errors, and the tree of them drawn on top of their module."""
-
 import re
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Atomic writes, locks, checksums and the cache folder."""
-
 import multiprocessing
 import os
 import signal

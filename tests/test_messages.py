@@ -1,5 +1,3 @@
-"""A message: template and values, filled in the reader's language and spelling."""
-
 import json
 import pickle
 from pathlib import Path

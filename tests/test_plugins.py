@@ -1,5 +1,3 @@
-"""Names of engines, decoders and so on: the table, other packages, and what is said without."""
-
 from collections.abc import Callable
 from pathlib import Path
 

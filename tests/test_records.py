@@ -1,5 +1,3 @@
-"""The value objects check their shapes and say what they hold; splits have one list of aliases."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Tables as people have them: every separator, encoding and spelling gives the same rows."""
-
 import pytest
 
 from posemill.errors import TrainingError

@@ -1,5 +1,3 @@
-"""Text that others wrote, made fit for a terminal."""
-
 import json
 import logging
 

@@ -1,5 +1,3 @@
-"""Who is who along a clip."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Landmarks in metres: from the engines through a run into files and back."""
-
 from dataclasses import replace
 
 import numpy as np

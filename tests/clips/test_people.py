@@ -1,5 +1,3 @@
-"""Which of several people a clip is of."""
-
 import numpy as np
 import pytest
 from made_up_people import make_crowd

@@ -1,5 +1,3 @@
-"""Smoothing of keypoints along time."""
-
 import dataclasses
 
 import numpy as np

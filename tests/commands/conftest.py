@@ -1,5 +1,3 @@
-"""Three small clips and a run of them, by the fake engine."""
-
 import cv2
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ CLIPS = {"train/a": 6, "train/b": 4, "dev/c": 5}
 
 @pytest.fixture
 def tree(tmp_path):
-    """Three clips of frames in two splits."""
     rng = np.random.default_rng(0)
     for clip, num_frames in CLIPS.items():
         (tmp_path / "tree" / clip).mkdir(parents=True)
@@ -23,7 +20,6 @@ def tree(tmp_path):
 
 @pytest.fixture
 def run(tree, tmp_path):
-    """A finished run of the three clips."""
     # Tracked: alone, the fake engine's first point is at 0, 0, which a pkl calls missing.
     posemill.extract(tree, tmp_path / "run", engine="fake", executor="serial", mode="video")
     return tmp_path / "run"

@@ -1,5 +1,3 @@
-"""`posemill.prepare`, `export`, `merge`, `view`, `visualize`, with plain words, on tiny data."""
-
 import json
 import sqlite3
 from contextlib import closing

@@ -21,7 +21,6 @@ def demo(tmp_path_factory):
 
 @pytest.fixture
 def folder(demo):
-    """The folder of a demo that ran once."""
     return demo[0]
 
 

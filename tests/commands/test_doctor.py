@@ -1,5 +1,3 @@
-"""What `posemill doctor` prints of what it found."""
-
 import json
 from dataclasses import asdict, replace
 

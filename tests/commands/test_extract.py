@@ -1,5 +1,3 @@
-"""`posemill extract`, `status`, `stop`, `logs` and `plan`, from a shell and from Python."""
-
 from __future__ import annotations
 
 import json

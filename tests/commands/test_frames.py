@@ -1,5 +1,3 @@
-"""`posemill frames` from the command line."""
-
 import json
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""`landmarks` and `extract` of several files, from a shell and from Python."""
-
 import os
 import sys
 from pathlib import Path
@@ -19,7 +17,6 @@ from posemill.testing.videos import write_video
 
 @pytest.fixture
 def pictures(tmp_path):
-    """A folder of twenty small pictures."""
     folder = tmp_path / "pictures"
     folder.mkdir()
     for number in range(20):
@@ -42,7 +39,6 @@ def no_work(monkeypatch):
 
 
 def run(*arguments):
-    """Return what the command line says."""
     return CliRunner().invoke(main, ["landmarks", *map(str, arguments)])
 
 

@@ -1,5 +1,3 @@
-"""`posemill view`, `visualize`, `report` and `compare`, in process."""
-
 import json
 import sqlite3
 from contextlib import closing

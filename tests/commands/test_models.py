@@ -1,5 +1,3 @@
-"""`posemill models`."""
-
 import hashlib
 import json
 import re
@@ -18,7 +16,6 @@ CONTENT = b"not really a video"
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache folder."""
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(pull, "_verified", set())
     return tmp_path / "cache"

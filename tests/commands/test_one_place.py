@@ -25,7 +25,6 @@ OPTION = """
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of one clip."""
     return write_run(tmp_path / "run", make_person(2, skeleton_name="openpose-18", clip_id="a"))
 
 

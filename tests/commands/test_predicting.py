@@ -1,5 +1,3 @@
-"""`posemill.train` and `predict`, with plain words, on tiny data."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""`posemill train`, `evaluate`, `predict`, `sweep`, `synthetic-corpus`."""
-
 import csv
 import json
 import os

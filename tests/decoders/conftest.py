@@ -30,7 +30,6 @@ def _without_permission(path):
 
 @pytest.fixture
 def without_permission():
-    """A context in which a file cannot be read."""
     return _without_permission
 
 

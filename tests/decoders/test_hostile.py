@@ -61,7 +61,6 @@ def patched(path, box, offset, content):
 
 
 def write_twice(path):
-    """Write two recordings of a transport stream one behind the other."""
     data = write_video(path, 25, options=B_FRAMES).read_bytes()
     path.write_bytes(data + data)
     return path

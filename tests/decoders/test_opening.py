@@ -1,5 +1,3 @@
-"""What is wrong with a file, in fixed words, before anybody reads it; and what names say."""
-
 import errno
 import os
 

@@ -1,5 +1,3 @@
-"""One box for each person, and people in the order of their size."""
-
 import numpy as np
 
 from posemill.estimators.people import TrackedState, drop_doubles, gather_people, with_ids

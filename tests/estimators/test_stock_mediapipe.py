@@ -1,5 +1,3 @@
-"""MediaPipe's own Holistic as an engine: a tiny stand-in for the package, and the real one."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""What every row of `FORMATS` must do."""
-
 from __future__ import annotations
 
 import os

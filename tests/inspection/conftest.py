@@ -1,5 +1,3 @@
-"""Fixtures for tests of drawing, quality and reports."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What `posemill doctor` finds, and what it says about it."""
-
 import os
 from importlib import metadata
 from importlib.util import find_spec

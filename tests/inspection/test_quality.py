@@ -1,5 +1,3 @@
-"""Quality measured on clips whose faults are known because they were made."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What `posemill view` says of clips, splits and failures, number by number."""
-
 from __future__ import annotations
 
 from dataclasses import replace

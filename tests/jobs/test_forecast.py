@@ -1,5 +1,3 @@
-"""The sample a forecast is measured on, and what follows from the measurement."""
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which language is chosen, and how a printed sentence is found in the catalogue."""
-
 import os
 import subprocess
 import sys

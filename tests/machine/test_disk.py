@@ -1,5 +1,3 @@
-"""What a full disk is, and what is said about one."""
-
 import errno
 import os
 

@@ -1,5 +1,3 @@
-"""Who has a lock, who waits for it, and what happens when its holder dies."""
-
 import errno
 import fcntl
 import os

@@ -1,5 +1,3 @@
-"""The index of pre-decoded frames: written, read, and in plain words where it is broken."""
-
 import csv
 
 import numpy as np

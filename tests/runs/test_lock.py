@@ -1,5 +1,3 @@
-"""One coordinator per run: who has it, and what is said when it cannot be known."""
-
 import json
 import os
 import socket

@@ -1,5 +1,3 @@
-"""The manifest of a run: written, read, compared; and whose folder it is."""
-
 import dataclasses
 import json
 import platform

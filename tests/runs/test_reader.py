@@ -1,5 +1,3 @@
-"""A small run read: by name, by split, as tables and arrays, and what its records say."""
-
 import json
 import os
 import sys

@@ -1,5 +1,3 @@
-"""A run written and read again, whole, in part, by others' readers, and when it is damaged."""
-
 import tracemalloc
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The table of a run: its columns, clips to rows and back, other headers, several people."""
-
 import subprocess
 import sys
 from dataclasses import replace

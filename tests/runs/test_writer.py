@@ -1,5 +1,3 @@
-"""Shards and runs as they are written, and what is removed of them: what no longer counts."""
-
 import pyarrow.parquet as pq
 import pytest
 

@@ -1,5 +1,3 @@
-"""Layouts: every table is complete, and agrees with itself."""
-
 import dataclasses
 
 import pytest

@@ -1,5 +1,3 @@
-"""Connections, names and styles are those of the original."""
-
 import hashlib
 import json
 import subprocess

@@ -1,5 +1,3 @@
-"""Trees of small files."""
-
 import av
 import cv2
 import numpy as np

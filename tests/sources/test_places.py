@@ -1,5 +1,3 @@
-"""Clips at a URI: found as on a disk, read through a scratch folder, changes noticed."""
-
 import time
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Trees of files become clips: folders of frames, loose pictures, videos."""
-
 import os
 from pathlib import Path
 

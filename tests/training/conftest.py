@@ -1,5 +1,3 @@
-"""Fixtures of the training tests; none of them is collected where torch is not installed."""
-
 import csv
 import shutil
 import sys

@@ -77,7 +77,6 @@ class BareClips(Clips):
 
 
 def losses_of(run):
-    """Return the loss of each line of the log of a training."""
     return [row["loss"] for row in RunFolder(run).read_metrics() if row["event"] == "train"]
 
 

@@ -1,5 +1,3 @@
-"""Trainings that compile nothing do not load the compiler."""
-
 import subprocess
 import sys
 

@@ -144,7 +144,6 @@ def write_people(folder, clips):
 
 @pytest.fixture
 def client(runs):
-    """A client on this machine."""
     guard = Guard(make_app([runs]), host="127.0.0.1")
     with TestClient(guard, base_url="http://127.0.0.1:8765") as client:
         yield client

@@ -34,7 +34,6 @@ CHROMIUM = os.environ.get("POSEMILL_CHROMIUM") or shutil.which("chromium") or ""
 
 @pytest.fixture(scope="module")
 def browser():
-    """One Chromium for all tests."""
     if not CHROMIUM:
         pytest.skip("no chromium on this machine; make browser installs it on Debian")
     with _killed_after(60):
@@ -66,7 +65,6 @@ def _killed_after(seconds):
 
 @pytest.fixture(scope="module")
 def served(runs, running, tmp_path_factory):
-    """The address of a real server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
         with running(runs) as address:

@@ -1,5 +1,3 @@
-"""What the server says about runs, clips and frames."""
-
 import shutil
 import sqlite3
 import struct

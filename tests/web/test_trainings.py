@@ -1,5 +1,3 @@
-"""Trainings and sweeps: curves, time, what was confused, and the table of a sweep."""
-
 import json
 import shutil
 

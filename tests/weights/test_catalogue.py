@@ -1,5 +1,3 @@
-"""The catalogue: every entry is whole, and each name is found by its kind only."""
-
 import re
 
 import pytest

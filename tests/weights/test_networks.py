@@ -1,5 +1,3 @@
-"""The converter, proven against LiteRT on the published model files."""
-
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -36,13 +34,11 @@ def spec(request, need_model):
 
 @cache
 def converted(name):
-    """Return a network as ONNX, converted once for all tests."""
     return convert(name)
 
 
 @cache
 def pruned(name):
-    """Return a network as TFLite, pruned once for all tests."""
     return load_tflite(name)
 
 

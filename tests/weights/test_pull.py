@@ -1,5 +1,3 @@
-"""Files in the cache: fetched at first use, verified, and never half there."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""What rewrites leave alone, on small graphs; what they change is in test_networks."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""The real engine on a real picture."""
-
 from contextlib import closing
 from importlib import metadata
 
@@ -37,7 +35,6 @@ def as_bytes(keypoints, row):
 
 @pytest.fixture(scope="module")
 def tracked(engine, frames):
-    """The landmarks of a clip."""
     state = engine.new_state()
     return [as_bytes(engine.estimate([frame], [state]), 0) for frame in frames]
 

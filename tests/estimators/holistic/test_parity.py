@@ -104,7 +104,6 @@ def test_landmarks_are_those_of_stock_and_close_on_onnxruntime(
 
 @pytest.fixture(scope="module")
 def digits():
-    """What stock says of the photograph."""
     return dict(json.loads((Path(__file__).parent / "stock_photograph.json").read_text()))
 
 

@@ -1,5 +1,3 @@
-"""The best of a network's detections."""
-
 import math
 
 import numpy as np

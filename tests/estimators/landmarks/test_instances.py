@@ -1,5 +1,3 @@
-"""Which hands or faces are looked at, without a network."""
-
 import math
 
 import numpy as np

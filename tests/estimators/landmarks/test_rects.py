@@ -1,5 +1,3 @@
-"""Rectangles where digits of pictures do not tell: at an edge, and far from square."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Where crops, whole pictures and masks are sampled: sums, and OpenCV's own warp."""
-
 import cv2
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Where MediaPipe's network looks for a body that MoveNet found."""
-
 from collections.abc import Callable
 from contextlib import closing
 

@@ -1,5 +1,3 @@
-"""People out of maps that were drawn: all of them, whole, and nobody else."""
-
 import numpy as np
 import pytest
 

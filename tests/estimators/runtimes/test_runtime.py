@@ -1,5 +1,3 @@
-"""Which runtime runs the networks."""
-
 import sys
 from importlib.util import find_spec
 

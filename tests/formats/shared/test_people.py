@@ -1,5 +1,3 @@
-"""Several people in a frame: into the formats that hold them and back, and one of them."""
-
 import dataclasses
 import json
 import tracemalloc

@@ -1,5 +1,3 @@
-"""Quantiles out of bins, and agreement out of counts."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

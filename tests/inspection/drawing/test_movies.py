@@ -1,5 +1,3 @@
-"""Movies that other programs open: sizes, counts, rates, and files that are whole or absent."""
-
 import av
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Strokes as they are painted: how wide, in which colour, and what lies on top."""
-
 import numpy as np
 
 from posemill.inspection.drawing.strokes import paint_keypoints

@@ -1,5 +1,3 @@
-"""Charts mark by mark: where every bar, line and word stands."""
-
 import base64
 import re
 

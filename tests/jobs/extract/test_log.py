@@ -1,5 +1,3 @@
-"""The log of a run: its last lines, and those that come."""
-
 import re
 
 from posemill.jobs.extract.status import log_path

@@ -1,5 +1,3 @@
-"""One kill test with the real engine on real people."""
-
 import subprocess
 import sys
 import time

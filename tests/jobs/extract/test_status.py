@@ -1,5 +1,3 @@
-"""How a run stands, and stopping it, from outside."""
-
 import errno
 import fcntl
 import io

@@ -1,5 +1,3 @@
-"""Batches of several epochs as one stream, made by a thread or by processes."""
-
 from __future__ import annotations
 
 import multiprocessing

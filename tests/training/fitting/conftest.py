@@ -1,5 +1,3 @@
-"""What the tests of `fit` share."""
-
 import pytest
 import torch
 from small_sets import QUIET

@@ -1,5 +1,3 @@
-"""Every number of the published schedule (spec section 1)."""
-
 from itertools import pairwise
 
 import pytest

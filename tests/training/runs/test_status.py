@@ -1,5 +1,3 @@
-"""How a training stands, from outside: while it runs, after a kill, after its end."""
-
 from __future__ import annotations
 
 import json

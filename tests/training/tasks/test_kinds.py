@@ -1,5 +1,3 @@
-"""A kind of data of another package: one file, one row."""
-
 import numpy as np
 import pytest
 from small_sets import QUIET

@@ -1,5 +1,3 @@
-"""Keypoints and video of the same clips in one training."""
-
 import json
 
 import cv2

@@ -1,5 +1,3 @@
-"""Which settings are tried, and which are kept: by speeds that the test says."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

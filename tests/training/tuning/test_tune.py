@@ -1,5 +1,3 @@
-"""`posemill tune` and `posemill train --tune` on small trainings, of keypoints and of videos."""
-
 from __future__ import annotations
 
 import json

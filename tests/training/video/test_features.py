@@ -1,5 +1,3 @@
-"""A frozen backbone whose features are computed once: the same answers in less time."""
-
 import os
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Which clips there are, in a list, a folder, or what `posemill frames` wrote."""
-
 import pytest
 from numbered_clips import INDEX_COLUMNS
 

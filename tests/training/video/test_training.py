@@ -30,7 +30,6 @@ from posemill.training.tasks.workload import build_workload
 
 @pytest.fixture(scope="session")
 def bars(tmp_path_factory):
-    """A list of 16 videos with splits, labels and the day of each."""
     return write_bars(tmp_path_factory.mktemp("bars"), 12, 4)
 
 

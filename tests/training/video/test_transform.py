@@ -1,5 +1,3 @@
-"""What is drawn for a clip, and what becomes of a batch of bytes by it, by value."""
-
 import numpy as np
 import pytest
 import torch
