@@ -25,7 +25,7 @@ def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_chang
     assert list(join_stream(iter([]))) == []
 
 
-def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones():
+def test_a_block_holds_the_rows_of_its_clips_in_order_also_in_another_layout():
     clips = [make_clip("a", 3), make_clip("none", 0), make_clip("b", 5)]
     block = join_clips(clips)
     assert block.lengths.tolist() == [3, 0, 5]
@@ -33,9 +33,6 @@ def test_a_block_holds_the_rows_of_its_clips_in_order_also_of_empty_ones():
     np.testing.assert_array_equal(block.frames.frame_indices, [0, 1, 2, 0, 1, 2, 3, 4])
     expected = np.nan_to_num(np.concatenate([clips[0].points, clips[2].points]))
     np.testing.assert_array_equal(block.zeroed, expected)
-
-
-def test_another_layout_of_a_block_is_that_of_each_of_its_clips():
     clips = [make_clip("a", 3, points=543), make_clip("b", 5, points=543)]
     block = join_clips(clips).as_skeleton("holistic-143")
     assert block.frames.skeleton_name == "holistic-143"

@@ -41,13 +41,10 @@ def test_the_shoulder_midpoint_becomes_the_origin_and_their_median_distance_one(
     np.testing.assert_allclose(scaled[:, 0, 0] - scaled[:, 1, 0], (0.5, 1, 4))
 
 
-def test_square_units_undo_the_aspect_of_the_picture():
+def test_square_units_undo_the_aspect_and_a_box_reaches_from_minus_one_to_one():
     points = np.full((2, 1, 3), 0.5, np.float32)
     square = geometry.to_square_units(points, np.array([[200, 100], [0, 0]], np.int32))
     np.testing.assert_allclose(square[:, 0], [(0.5, 0.25, 0.5), (0.5, 0.5, 0.5)])
-
-
-def test_the_longer_side_of_the_box_reaches_from_minus_one_to_one():
     points = np.array([[[0, 0, 7], [4, 2, 9], [NAN, NAN, NAN]]], np.float32)
     scaled = geometry.normalize_by_bbox(points)
     np.testing.assert_allclose(scaled[0, :2], [(-1, -0.5, -0.5), (1, 0.5, 0.5)])

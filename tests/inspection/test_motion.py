@@ -71,7 +71,7 @@ def test_the_usual_step_is_the_median(indices, step):
     assert usual_step(make(len(indices), frame_indices=np.array(indices))) == step
 
 
-def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels():
+def test_the_scale_is_a_quartile_of_the_shoulders_or_twice_the_first_part_with_an_extent():
     clip = make(6, size_wh=(100, 10), shoulders=False)
     put(clip, "left_shoulder", [0.1, 0.2, 0.3, 0.4, 0, np.nan])
     put(clip, "right_shoulder", 0)
@@ -80,9 +80,6 @@ def test_the_scale_is_the_upper_quartile_of_the_shoulders_in_pixels():
     put(clip, "left_shoulder", 0.13, 0.5)
     put(clip, "right_shoulder", 0.1, 0.1)
     assert body_scale(clip) == pytest.approx(5)
-
-
-def test_without_shoulders_the_first_part_with_an_extent_counts_twice():
     clip = make(4, size_wh=(100, 50), shoulders=False)
     put(clip, "face", 0.5)  # all on one spot
     put(clip, "left_hand", 0.5)

@@ -27,15 +27,12 @@ def test_a_person_who_sways_has_no_faults(make_clip, skeleton_name):
     assert quality.num_swaps == quality.num_jumps == quality.num_frozen == quality.num_doubled == 0
 
 
-def test_presence_and_the_longest_gap_are_counted(make_clip):
+def test_presence_gaps_and_a_hand_found_elsewhere_for_one_frame_are_counted(make_clip):
     clip = make_clip(20)
     clip.part("left_hand")[[0, 5, 6, 7, 19]] = np.nan
     left = part_of(measure(clip), "left_hand")
     assert (left.num_present, left.longest_gap) == (15, 3)
     assert left.strip.tolist() == [0, *[255] * 4, 0, 0, 0, *[255] * 11, 0]
-
-
-def test_a_hand_found_elsewhere_for_one_frame_is_one_jump(make_clip):
     clip = make_clip(50, frame_indices=np.arange(50) + 100)
     clip.part("right_hand")[30, :, 1] -= 0.4
     quality = measure(clip)
@@ -81,15 +78,12 @@ def test_hands_that_change_places_are_suspect_unless_they_cross_slowly(make_clip
     assert measure(slow).num_swaps == 0
 
 
-def test_a_hand_that_begins_at_the_other_wrist_is_suspect_in_every_frame(make_clip):
+def test_swapped_and_doubled_hands_and_repeated_frames_are_counted(make_clip):
     clip = make_clip(40, missing=("right_hand",))
     clip.part("left_hand")[..., 0] -= 0.3  # from the left wrist to the right one
     quality = measure(clip)
     assert quality.num_swaps == 40
     assert "left/right suspect in 40 frames" in quality.reasons
-
-
-def test_doubled_hands_and_repeated_frames_are_counted(make_clip):
     clip = make_clip(40)
     clip.part("left_hand")[5:9] = clip.part("right_hand")[5:9] + 0.001
     clip.points[21:26] = clip.points[20]

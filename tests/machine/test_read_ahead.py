@@ -21,7 +21,7 @@ def test_items_keep_their_order_and_come_from_another_thread_not_too_far_ahead()
     assert all(name.startswith("read-ahead") for name in seen)
 
 
-def test_an_error_comes_out_at_its_place():
+def test_an_error_comes_out_at_its_place_and_the_threads_end():
     def stream():
         yield from (1, 2)
         raise ValueError("third")
@@ -30,6 +30,11 @@ def test_an_error_comes_out_at_its_place():
     assert list(islice(items, 2)) == [1, 2]
     with pytest.raises(ValueError, match="third"):
         next(items)
+    results = map_ahead(lambda number: 6 // number, iter([1, 2, 0, 3]))
+    assert list(islice(results, 2)) == [6, 3]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert not [each for each in threading.enumerate() if each.name.startswith("map-ahead")]
 
 
 def test_leaving_early_ends_the_stream_in_its_own_thread():
@@ -57,14 +62,6 @@ def test_several_calls_run_at_once_and_their_results_keep_the_order():
         return number * number
 
     assert list(map_ahead(meet, iter(range(10)), threads=2)) == [n * n for n in range(10)]
-
-
-def test_an_error_of_a_call_comes_out_at_its_place_and_the_threads_end():
-    results = map_ahead(lambda number: 6 // number, iter([1, 2, 0, 3]))
-    assert list(islice(results, 2)) == [6, 3]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    assert not [each for each in threading.enumerate() if each.name.startswith("map-ahead")]
 
 
 def test_leaving_calls_early_closes_the_stream_of_items():

@@ -133,12 +133,17 @@ def test_clips_of_one_person_beside_clips_of_several_have_nobody_else(tmp_path):
     assert "other_keypoints" not in run.table().column_names
 
 
-def test_people_that_do_not_fit_the_clip_are_refused():
+def test_people_that_do_not_fit_are_refused_and_unknown_ones_join_to_unknown():
     clip = clip_of([1, 1])
     with pytest.raises(ValueError, match=r"others.counts: expected shape \(2,\)"):
         PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18", others=nobody_else(1, 18))
     with pytest.raises(ValueError, match=r"others.points: expected shape \(0, 18, 3\)"):
         PoseClip(clip.points, clip.scores, clip.sizes_wh, "openpose-18", others=nobody_else(2, 17))
+    both = join_people([nobody_else(2, 18), clip_of([1]).others])
+    assert both
+    assert both.counts.tolist() == [0, 0, 1]
+    assert join_people([nobody_else(2, 18), None]) is None
+    assert join_people([]) is None
 
 
 def test_others_take_another_layout_with_the_clip(tmp_path):
@@ -147,11 +152,3 @@ def test_others_take_another_layout_with_the_clip(tmp_path):
     assert clip.others.points.shape == (3, 133, 3)
     np.testing.assert_array_equal(clip.others.points[:, 0], clip_of([1, 2]).others.points[:, 0])
     assert np.isnan(clip.others.points[:, 17:]).all()
-
-
-def test_what_does_not_know_its_people_joins_to_what_does_not():
-    both = join_people([nobody_else(2, 18), clip_of([1]).others])
-    assert both
-    assert both.counts.tolist() == [0, 0, 1]
-    assert join_people([nobody_else(2, 18), None]) is None
-    assert join_people([]) is None

@@ -43,7 +43,7 @@ def test_rows_become_clips_of_every_kind(folder):
     assert clips.problems == ()
 
 
-def test_tsv_and_json_lines_say_the_same(folder):
+def test_tsv_json_lines_and_files_of_excel_say_the_same(folder):
     table = write(folder, "path\tsplit\tlabel\tn\nclip\ttrain\tA B\t3\n", "list.tsv")
     row = {"path": "clip", "split": "train", "label": "A B", "n": 3}
     lines = write(folder, json.dumps(row) + "\n\n", "list.jsonl")
@@ -52,6 +52,12 @@ def test_tsv_and_json_lines_say_the_same(folder):
     row = {"path": "clip", "label": None, "tags": ["ü"]}
     [clip] = find_clips(write(folder, json.dumps(row), "more.jsonl"))
     assert (clip.label, clip.extra) == (None, {"tags": '["ü"]'})
+    (folder / "list.csv").write_bytes("\ufeffpath,label\r\nclip,ä\r\n".encode())
+    assert [clip.label for clip in find_clips(folder / "list.csv")] == ["ä"]
+    (folder / "clip").rename(folder / "caf\udce9")
+    (folder / "list.csv").write_bytes(b"path\ncaf\xe9\n")
+    [clip] = find_clips(folder / "list.csv")
+    assert (clip.clip_id, clip.num_frames) == ("caf\\xe9", 2)
 
 
 def test_the_list_decides_and_not_where_we_are(folder, monkeypatch):
@@ -88,15 +94,6 @@ def test_several_windows_of_one_video_are_several_clips(folder):
         "videos/a b@0-0.5",
         "videos/a b@0.5-",
     ]
-
-
-def test_a_byte_order_mark_of_excel_and_paths_that_are_no_utf8_come_through(folder):
-    (folder / "list.csv").write_bytes("\ufeffpath,label\r\nclip,ä\r\n".encode())
-    assert [clip.label for clip in find_clips(folder / "list.csv")] == ["ä"]
-    (folder / "clip").rename(folder / "caf\udce9")
-    (folder / "list.csv").write_bytes(b"path\ncaf\xe9\n")
-    [clip] = find_clips(folder / "list.csv")
-    assert (clip.clip_id, clip.num_frames) == ("caf\\xe9", 2)
 
 
 @pytest.mark.parametrize(

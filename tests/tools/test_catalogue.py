@@ -25,13 +25,10 @@ def test_every_sentence_of_the_commands_is_translated():
     assert len(wanted) > 400
 
 
-def test_no_placeholder_and_no_flag_differs():
+def test_placeholders_and_flags_do_not_differ_and_paths_are_quoted_for_the_shell():
     token = re.compile(r"\{--[^{}]*(?:\{\w+\})?\}|\{\w+(?=!r|!q|[:}])|--[a-z][\w-]*|`[^`]+`")
     for english, chinese in MESSAGES.items():
         assert set(token.findall(english)) == set(token.findall(chinese)), english
-
-
-def test_a_path_in_a_command_of_a_message_is_quoted_for_the_shell():
     bare = re.compile(rf"posemill (?:{COMMANDS}) (?:[A-Z_]+ )*(?:--out )?\{{\w+[:}}]")
     assert bare.search("look: posemill status {run} --failures")
     assert not bare.search("look: posemill status {run!q}")

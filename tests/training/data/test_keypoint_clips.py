@@ -74,14 +74,11 @@ def test_a_file_may_say_labels_and_splits_itself(options, tmp_path):
     ]  # fmt: skip
 
 
-def test_glosses_become_indices_and_unseen_ones_unknown(options):
+def test_glosses_become_indices_and_numeric_labels_are_in_the_order_of_numbers(options, tmp_path):
     text = "a,RAIN\nb,RAIN SNOW\nc,SUN\nd,SUN\ne,SNOW FOG\nf,RAIN\n"
     sets = load_keypoints(ctc(options, text))
     assert sets["train"].class_names == ("<blank>", "<unk>", "RAIN", "SNOW", "SUN")
     assert [list(np.atleast_1d(t)) for t in sets["test"].targets] == [[3, 1], [2]]
-
-
-def test_numeric_labels_are_in_the_order_of_numbers(options, tmp_path):
     (tmp_path / "labels.csv").write_text("video_id,label\na,10\nb,9\nc,10\nd,9\ne,9\nf,10\n")
     assert load_keypoints(options)["train"].class_names == ("9", "10")
 

@@ -30,13 +30,21 @@ class Two(NamedTuple):
     y: Any
 
 
-def test_a_batch_is_inputs_and_the_target_last():
+def test_a_batch_is_inputs_and_the_target_last_and_one_sample_is_taken_out_of_all():
     batch = UserClips(PAIRS).__getitems__([Draw(1), Draw(0)])
     assert batch.inputs[0].tolist() == [[3.0], [1.0]]
     assert batch.targets.tolist() == [4.0, 2.0]
     assert (batch.indices.tolist(), batch.weights.tolist(), len(batch)) == ([1, 0], [1, 1], 2)
     assert UserClips(PAIRS)[Draw(0, weight=0.0)].weights.tolist() == [0]
     assert len(UserClips(PAIRS)) == 2
+    batch = {"x": torch.arange(6).reshape(3, 2), "names": ["a", "b", "c"], "scale": 2.0,
+             "all": torch.ones(4), "pair": (torch.arange(3), np.arange(3)),
+             "one": torch.tensor(5)}  # fmt: skip
+    sample = take_sample(batch, 1, 3)
+    assert sample["x"].tolist() == [2, 3]
+    assert (sample["names"], sample["scale"], int(sample["one"])) == ("b", 2.0, 5)
+    assert sample["all"].tolist() == [1, 1, 1, 1]
+    assert [int(part) for part in sample["pair"]] == [1, 1]
 
 
 def test_everything_inside_a_batch_is_moved():
@@ -63,17 +71,6 @@ def test_everything_inside_a_batch_is_moved():
 )  # fmt: skip
 def test_the_samples_of_a_batch_are_counted(values, count):
     assert count_samples(values) == count
-
-
-def test_one_sample_of_a_batch_is_taken_out_of_everything():
-    batch = {"x": torch.arange(6).reshape(3, 2), "names": ["a", "b", "c"], "scale": 2.0,
-             "all": torch.ones(4), "pair": (torch.arange(3), np.arange(3)),
-             "one": torch.tensor(5)}  # fmt: skip
-    sample = take_sample(batch, 1, 3)
-    assert sample["x"].tolist() == [2, 3]
-    assert (sample["names"], sample["scale"], int(sample["one"])) == ("b", 2.0, 5)
-    assert sample["all"].tolist() == [1, 1, 1, 1]
-    assert [int(part) for part in sample["pair"]] == [1, 1]
 
 
 class Drawn:

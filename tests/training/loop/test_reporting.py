@@ -64,11 +64,15 @@ def test_a_loader_process_that_dies_is_named(settings):
             train(fields)
 
 
-def test_without_a_dev_split_the_lowest_loss_chooses():
+def test_without_a_dev_split_the_lowest_loss_chooses_and_other_processes_are_silent(
+    tmp_path, capsys
+):
     workload: Any = SimpleNamespace(val=None, task=Classify())
     assert score_that_chooses(workload) == ("loss", False)
     workload.val = object()
     assert score_that_chooses(workload) == ("accuracy", True)
+    folder = write_log(tmp_path, rank=1, progress=True)
+    assert (folder.metrics_path.exists(), capsys.readouterr().err) == (False, "")
 
 
 VALUES = {"loss": 0.5, "lr": 0.1, "samples_per_second": 20.0, "data_wait": 0.25}
@@ -120,11 +124,6 @@ def test_lines_go_to_the_file_and_evaluations_are_said(tmp_path, capsys):
     write_log(tmp_path, progress=False)
     assert len(folder.read_metrics()) == 4, "a training that continues appends"
     assert capsys.readouterr().err == said.err, "without the bar, that is all it leaves out"
-
-
-def test_other_processes_are_silent(tmp_path, capsys):
-    folder = write_log(tmp_path, rank=1, progress=True)
-    assert (folder.metrics_path.exists(), capsys.readouterr().err) == (False, "")
 
 
 def test_the_log_has_the_loss_every_ten_seconds_and_the_note_the_step_every_second(

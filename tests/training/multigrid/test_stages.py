@@ -119,13 +119,10 @@ def test_glosses_that_do_not_fit_into_few_frames_come_with_more():
     )
 
 
-def test_what_cannot_be_made_shorter_is_refused():
+def test_clips_too_short_or_too_few_are_refused(settings):
     said = "multigrid=True needs clips of several frames that can be made shorter"
     with pytest.raises(ConfigError, match=said):
         Stages(make_clips(frames=1), grid_config())
-
-
-def test_a_batch_that_four_times_over_is_more_than_the_clips_is_refused(settings):
     said = (
         "multigrid=True takes up to 4 times batch_size=8 clips in a step, more than the 28 "
         "training clips: use batch_size=7 or less, or leave it out"

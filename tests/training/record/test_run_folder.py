@@ -16,12 +16,16 @@ def folder(tmp_path):
     return made
 
 
-def test_a_line_cut_by_a_kill_is_left_out_and_later_ones_are_dropped(folder):
+def test_lines_cut_by_a_kill_are_left_out_and_a_full_disk_is_named(folder):
     lines = [json.dumps({"step": step, "loss": 1.0}) for step in (1, 2, 3)]
     folder.metrics_path.write_text("\n".join(lines) + '\n{"step": 4, "lo')
     assert [row["step"] for row in folder.read_metrics()] == [1, 2, 3]
     folder.cut_metrics(2)
     assert [row["step"] for row in folder.read_metrics()] == [1, 2]
+    with pytest.raises(TrainingError, match="No space left"), folder.naming_the_disk():
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(FileNotFoundError), folder.naming_the_disk():
+        raise FileNotFoundError(errno.ENOENT, "gone")
 
 
 def test_files_that_are_missing_or_broken_are_named(folder):
@@ -90,13 +94,6 @@ def test_lines_of_another_log_are_refused(folder, line):
     folder.metrics_path.write_text(line + "\n", encoding="latin-1")
     with pytest.raises(RunError, match=r"metrics\.jsonl holds lines that are not"):
         folder.read_metrics()
-
-
-def test_a_full_disk_is_named_and_other_errors_are_left_alone(folder):
-    with pytest.raises(TrainingError, match="No space left"), folder.naming_the_disk():
-        raise OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(FileNotFoundError), folder.naming_the_disk():
-        raise FileNotFoundError(errno.ENOENT, "gone")
 
 
 def test_the_lock_is_kept_when_the_same_process_asks_for_it_again(folder):

@@ -58,20 +58,21 @@ def skeleton_axes(points, mask, name):
     return axes
 
 
-def test_a_class_is_said_with_its_chance_and_the_true_one_where_it_is_wrong():
+def test_titles_say_class_and_chance_above_their_own_clips():
     figure = drawn(Classify(), [Row(0, 0, 0, 0.876), Row(1, 0, 1, 0.5)])
     assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
     colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
     assert (colours["✓"], colours["✗"]) == (GOOD, BAD)
     assert figure.get_suptitle() == "dev: ✓ right, ✗ wrong"
-
-
-def test_every_title_stands_above_its_own_clip():
     figure = drawn(Classify(), [Row(index, 0, 0, 1.0) for index in range(5)])
     assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
     for axes in figure.axes[:5]:
         index = int(axes.get_title()[6])
         assert axes.collections[0].get_offsets().tolist() == [[index, index]] * 3
+    assert drawn(Classify(), []) is None
+    split = BareClips(1)
+    workload = Workload(None, split, None, Classify(), {})
+    assert draw_samples(workload, split, Evaluation({}, [Row(0, 0, 0)]), "dev") is None
 
 
 @pytest.mark.parametrize(
@@ -101,13 +102,6 @@ def test_sentences_are_read_from_the_chosen_head_and_have_room(head):
     ]  # fmt: skip
     assert {axes.title.get_color() for axes in figure.axes} == {GOOD, BAD}
     assert len(figure.axes) == 2
-
-
-def test_what_cannot_be_shown_is_not_drawn():
-    assert drawn(Classify(), []) is None
-    split = BareClips(1)
-    workload = Workload(None, split, None, Classify(), {})
-    assert draw_samples(workload, split, Evaluation({}, [Row(0, 0, 0)]), "dev") is None
 
 
 def test_points_without_a_skeleton_have_their_paths_behind_them():

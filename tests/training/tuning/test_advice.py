@@ -60,13 +60,18 @@ def test_a_training_that_waits_for_data_is_told_how_to_load_faster(fields, cores
     assert all(advice.gain == 2.0 for advice in found)
 
 
-def test_all_that_takes_long_is_named_and_the_largest_gain_first():
+def test_all_that_takes_long_and_lines_that_wait_are_named_the_largest_gain_first():
     config = TrainConfig(workers=0, save_every_steps=10)
     assert [shown(each) for each in find(config, data=40, evaluation=60, checkpoint=20)] == [
         "18% of the time waits for data with no loader process on 8 cores: try --workers 2 "
         "(up to 1.22x)",
         "27% goes into 10 evaluations: try --eval-every 4 (up to 1.16x)",
         "9% goes into checkpoints: try --save-every-steps 20 (up to 1.05x)",
+    ]
+    waits = (Wait("a.py", 3, ".item()", 0.1), Wait("b.py", 7, "print()", 0.2))
+    assert [shown(each) for each in find(busy_share=0.5, waits=waits)] == [
+        "b.py:7 calls print(), 20% of the time of steps: try it once in 100 steps (up to 1.25x)",
+        "a.py:3 calls .item(), 10% of the time of steps: try it once in 100 steps (up to 1.11x)",
     ]
 
 
@@ -113,14 +118,6 @@ def test_each_part_is_named_from_its_share_on(part, least, expected):
     assert found(least - 0.25) == []
     # A single evaluation cannot be made rarer.
     assert bool(found(least, num_evals=1)) == (part != "evaluation")
-
-
-def test_a_line_that_waits_is_named_with_its_file_and_the_slowest_first():
-    waits = (Wait("a.py", 3, ".item()", 0.1), Wait("b.py", 7, "print()", 0.2))
-    assert [shown(each) for each in find(busy_share=0.5, waits=waits)] == [
-        "b.py:7 calls print(), 20% of the time of steps: try it once in 100 steps (up to 1.25x)",
-        "a.py:3 calls .item(), 10% of the time of steps: try it once in 100 steps (up to 1.11x)",
-    ]
 
 
 def test_videos_that_every_epoch_decodes_are_named_with_disk_and_gain():
