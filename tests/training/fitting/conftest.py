@@ -26,7 +26,6 @@ def line():
 def fit():
     """`posemill.fit`, quiet and quick, with the squared error."""
 
-    def run(model, train_set, val_set=None, **options):
-        return posemill.fit(model, train_set, val_set, **{**OFTEN, "loss": nn.MSELoss(), **options})
-
-    return run
+    return lambda *given, **options: posemill.fit(
+        *given, **{**OFTEN, "loss": nn.MSELoss(), **options}
+    )

@@ -108,11 +108,10 @@ def test_a_run_finds_its_data_from_any_folder(settings, tmp_path, clips_folder, 
 
 def test_patience_waits_for_a_better_score_not_for_a_lower_loss(settings, monkeypatch):
     losses = iter(range(100, 0, -1))
-
-    def same_accuracy(*_, **__):
-        return Evaluation({"accuracy": 0.0, "loss": float(next(losses))}, [])
-
-    monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", same_accuracy)
+    monkeypatch.setattr(
+        "posemill.training.loop.trainer.evaluate_split",
+        lambda *_, **__: Evaluation({"accuracy": 0.0, "loss": float(next(losses))}, []),
+    )
     result = train(settings(epochs=10, patience=3, test_split=""))
     assert result.summary["epochs"] == 4
     assert result.summary["best_step"] == 16, "of equal scores the one with the lowest loss"
@@ -122,11 +121,10 @@ def test_patience_waits_for_a_better_score_not_for_a_lower_loss(settings, monkey
 @pytest.mark.parametrize("cut", [False, True])
 def test_plateau_lowers_the_learning_rate_where_the_score_stands_still(settings, monkeypatch, cut):
     accuracies = iter([0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3])
-
-    def scores(*_, **__):
-        return Evaluation({"accuracy": next(accuracies), "loss": 1.0}, [])
-
-    monkeypatch.setattr("posemill.training.loop.trainer.evaluate_split", scores)
+    monkeypatch.setattr(
+        "posemill.training.loop.trainer.evaluate_split",
+        lambda *_, **__: Evaluation({"accuracy": next(accuracies), "loss": 1.0}, []),
+    )
     fields = settings(epochs=7, scheduler="plateau", step_gamma=0.5, plateau_patience=2, lr=0.01,
                       warmup_epochs=0, test_split="", val_split="dev", ema_decay=0.0)  # fmt: skip
     monkeypatch.setattr("posemill.training.launch.rank._final_scores", lambda _: {})

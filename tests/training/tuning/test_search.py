@@ -36,10 +36,7 @@ def make(num_clips=10_000, model=None):
 
 
 def run(speed, monkeypatch, **more):
-    def turns(_, configs, rounds=3):
-        return [speed(config) for config in configs]
-
-    monkeypatch.setattr(Search, "take_turns", turns)
+    monkeypatch.setattr(Search, "take_turns", lambda _, configs, rounds=3: [*map(speed, configs)])
     options = {"make": make(), "base": BASE, "seconds": 1000.0, **more}
     found = Search(**options)
     found.run()
