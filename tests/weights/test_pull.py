@@ -172,10 +172,13 @@ def test_what_only_an_option_needs_is_pulled_when_it_is_named(cache, pinned, lin
     assert pull_models(["large"]) == [cache / "models" / "large.tflite"]
 
 
-def test_wheels_of_something_else_and_unknown_names_are_refused(cache, pinned, write_wheel):
+def test_a_wheel_of_something_else_is_refused(cache, pinned, write_wheel):
     with pytest.raises(WeightsError, match=r"holds none of the files .* tinymodels==1\.2"):
         pull_from_file(write_wheel({"unknown": b"x"}))
     assert not cache.exists()
+
+
+def test_unknown_names_are_told_the_known_ones(cache):
     with pytest.raises(WeightsError, match=r"unknown model 'pose'; known: pose_detection, "):
         ensure_model("pose")
     with pytest.raises(WeightsError, match=r"unknown media 'face_landmark'; known: carphone, "):

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from cli_runner import said_by
 from small_sets import held_by_another, killed_at
 
 import posemill
-from posemill.commands.runs import follow_log, read_log, stop
+from posemill.commands.runs import stop
 from posemill.errors import ConfigError, RunError
 from posemill.machine.live_files import write_live
 from posemill.machine.processes import python_command
@@ -52,15 +53,14 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     found = json.loads(said_by("status", out, "--json"))
     assert (found["state"], found["total_steps"], found["pid"]) == ("finished", 12, os.getpid())
     assert set(found["scores"]) == {"dev", "test"}
-    lines = read_log(out)
+    lines = said_by("logs", out, "--follow").splitlines()
     assert f"start: pid {os.getpid()}" in lines[0]
     assert any("epoch 1, step 1: loss " in line for line in lines)
     assert any(re.search(r" epoch 3: loss \d", line) for line in lines)
     assert "finished: 12 steps, best at " in lines[-1]
     assert said_by("logs", out, "-n", 1).strip() == lines[-1]
-    assert list(follow_log(out)) == []
     with pytest.raises(ConfigError, match=r"is a training; only the workers of extract have logs"):
-        read_log(out, worker=1)
+        said_by("logs", out, "--worker", 1)
     with pytest.raises(ConfigError, match=r"is a training: failures lists clips"):
         said_by("status", out, "--failures")
 
@@ -101,7 +101,7 @@ def test_early_stopping_is_said_at_the_end_and_again_by_who_resumes(settings):
         f"stopped early after epoch {summary['epochs']} of 30: no better accuracy in 1 evaluation "
         f"(patience=1); the best was at step {summary['best_step']}"
     )
-    assert any(words in line for line in read_log(Path(fields["out"])))
+    assert words in said_by("logs", fields["out"])
     text = said_by("train", f"{fields['out']}/config.toml", "--resume")
     assert words in text, "with the same patience nothing is left to do"
 
@@ -173,7 +173,7 @@ def test_parts_that_lead_outside_or_never_end_are_refused(tmp_path, name, kind):
         (run / name).symlink_to(tmp_path / "secret")
     else:
         os.mkfifo(run / name)
-    for ask in (posemill.status, read_log, stop):
+    for ask in (posemill.status, partial(said_by, "logs"), stop):
         with pytest.raises(RunError, match=r"expected a file; a run keeps all its parts"):
             ask(run)
 

@@ -104,7 +104,7 @@ def leaks_of(settings):
 def test_clips_nearly_the_same_are_counted_and_healthy_ones_are_not(tmp_path):
     assert leaks_of(write_clips(tmp_path / "clips")) == []
     assert leaks_of(write_clips(tmp_path / "one", copied=1, noise=0.05)) == [], "one may be chance"
-    (said,) = leaks_of(write_clips(tmp_path / "clips", copied=5, noise=0.05))
+    (said,) = leaks_of(write_clips(tmp_path / "five", copied=5, noise=0.05))
     assert said.startswith(
         "5 of 12 dev clips looked at are nearly the same as a training clip, as clips recorded at "
         'once are: scores of dev flatter; leave_out="COLUMN", with'
