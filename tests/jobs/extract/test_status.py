@@ -1,3 +1,5 @@
+"""How a run stands, and stopping it, from outside."""
+
 import errno
 import fcntl
 import io
@@ -10,7 +12,7 @@ import sys
 
 import psutil
 import pytest
-from cli_runner import CliRunner, said_by
+from cli_runner import CliRunner
 
 from posemill.commands.line import run_line
 from posemill.errors import RunError
@@ -183,21 +185,11 @@ def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
 ):
     monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
     extract(config_for(make_tree(SIZES)))
-<<<<<<< HEAD
     lines = last_lines(log_path(tmp_path / "run"), 50)
-=======
-    lines = said_by("logs", tmp_path / "run", "--follow").splitlines()
->>>>>>> f456e7bf (Read logs in tests as users do: follow_log and read_log are gone)
     assert f"start: pid {os.getpid()}" in lines[0]
     done = "30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9"
     assert f"finished: {done}" in lines[-1]
     assert [line for line in lines if " progress: " in line][-1].endswith(done)
-<<<<<<< HEAD
-=======
-    assert said_by("logs", tmp_path / "run", "-n", 1).splitlines() == lines[-1:]
-    with pytest.raises(RunError, match="no log of worker 7; workers with a log: none"):
-        said_by("logs", tmp_path / "run", "--worker", 7)
->>>>>>> f456e7bf (Read logs in tests as users do: follow_log and read_log are gone)
 
 
 def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for, tmp_path):
