@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 from dataclasses import dataclass
-from typing import Any
 from unittest import mock
 
 from posemill.commands.line import run_line
@@ -28,7 +27,7 @@ class _Stream(io.TextIOWrapper):
 
     def text(self):
         self.flush()
-        content: bytes = self.buffer.getvalue()  # type: ignore[attr-defined]
+        content = self.buffer.getvalue()  # type: ignore[attr-defined]
         return content.decode()
 
 
@@ -50,14 +49,14 @@ class CliRunner:
         """Run a line; an exception is kept, and its code is 1."""
         both = io.StringIO()
         out, err = (_Stream(both, is_terminal=color) for _ in range(2))
-        exception: BaseException | None = None
+        exception = None
         with (
             mock.patch.dict(os.environ, env) if env else contextlib.nullcontext(),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             try:
-                code: Any = run(list(args))
+                code = run(list(args))
             except SystemExit as error:
                 code = error.code
             except KeyboardInterrupt as error:

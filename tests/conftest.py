@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import faulthandler
 import logging
 import os
@@ -123,7 +121,7 @@ def start_process():
 
     A process left by a failing test would be reported as an error of some later one.
     """
-    started: list[psutil.Popen] = []
+    started = []
 
     def start(command, **options):
         started.append(psutil.Popen(command, **options))

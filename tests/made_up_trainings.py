@@ -1,11 +1,8 @@
 """The files of trainings that never ran."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json
-from typing import Any
 
 from posemill.training.loop.timing import PARTS, Evidence
 
@@ -14,7 +11,7 @@ def write_training(folder, *, data="", steps=50, clip="b", label="yes"):
     """Write the files of a finished training."""
     folder.mkdir(parents=True)
     seconds = dict.fromkeys(PARTS, 0.0) | {"data": 80.0, "forward": 20.0}
-    files: dict[str, Any] = {
+    files = {
         "run.json": {"kind": "posemill-training", "identity": {"model": "mlp"}, "mode": "single"},
         "summary.json": {"steps": steps, "scores": {"dev": {"loss": 0.4, "accuracy": 0.75}}},
         "live.json": {"step": steps, "total_steps": steps, "epoch": 2, "epochs": 2, "best": 0.75,

@@ -1,13 +1,10 @@
 """Videos that something is wrong with, and what comes of reading them."""
 
-from __future__ import annotations
-
 import av
 import numpy as np
 
 from posemill.decoders import open_video
 from posemill.errors import DecodeError
-from posemill.records import Frame
 
 
 def paint_noise(number, size_wh):
@@ -30,7 +27,7 @@ def copy_packets(source, target, start):
 
 def read_frames(path, decoder="pyav"):
     """Return the frames that can be read, and why there are no more, if something is wrong."""
-    frames: list[Frame] = []
+    frames = []
     try:
         with open_video(path, decoder=decoder) as video:
             frames.extend(video)

@@ -1,7 +1,5 @@
 """What the benchmarks share: turns, medians, processes of their own, counted instructions."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from benchmarks.shared.measuring import Measured, in_turns, ratio, report, run_a
 
 
 def test_the_arms_take_turns_and_the_warm_up_does_not_count():
-    order: list[str] = []
+    order = []
     arms = {name: lambda name=name: order.append(name) or len(order) for name in "ab"}
     taken = in_turns(arms, 2, clock=None)
     assert order == ["a", "b", "b", "a", "a", "b"]

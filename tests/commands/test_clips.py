@@ -1,10 +1,7 @@
 """A clip as Python users look at it: as a table, as a picture, on the screen."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import cv2
 import numpy as np
@@ -95,7 +92,7 @@ def test_show_writes_a_file_displays_in_a_notebook_or_opens_the_viewer(run, tmp_
     clip.show(3, path=str(tmp_path / "new" / "a.png"))
     written = cv2.imread(str(tmp_path / "new" / "a.png"))[..., ::-1]
     np.testing.assert_array_equal(written, clip.plot(3))
-    shown: list[Any] = []
+    shown = []
     with monkeypatch.context() as patch:
         shell = SimpleNamespace(kernel="a kernel")
         patch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))

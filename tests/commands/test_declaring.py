@@ -57,7 +57,7 @@ def command(seen: list[Any], **which: Any) -> Command:
 
 
 def flags_given(*arguments: str, **which: Any) -> Any:
-    seen: list[Any] = []
+    seen = []
     made = command(seen, **which)
     assert made.help == "Say nothing."
     values, _ = read_words(made, ["w", *arguments])

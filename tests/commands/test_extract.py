@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -7,7 +5,6 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -304,7 +301,7 @@ def test_fewer_frames_are_said_counted_and_never_asked_of_pictures(
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_extract_takes_the_flags_as_keywords_or_a_config(tree, tmp_path, kind, capsys):
-    seen: list[Any] = []
+    seen = []
     result = posemill.extract(
         kind(tree), out=kind(tmp_path / "run"), engine="fake", workers=2, executor="threads",
         on_progress=seen.append,

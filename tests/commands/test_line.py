@@ -36,7 +36,7 @@ def show(
 
 def fail(how: Annotated[str, setting("In which way.", argument=True)]) -> None:
     """Fail."""
-    errors: dict[str, BaseException] = {
+    errors = {
         "known": WeightsError("expected this, got that; do the other"),
         "interrupt": KeyboardInterrupt(),
         "forbidden": PermissionError(13, "Permission denied", "runs/a"),

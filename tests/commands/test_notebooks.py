@@ -1,7 +1,5 @@
 """Clips and runs as a notebook shows them, and the tour that shows it."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import json
@@ -9,7 +7,6 @@ import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -119,7 +116,7 @@ def test_the_tour_runs_from_a_clip_to_a_trained_model(
     media("carphone")
     need_model("pose_landmark_full")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    names = {}
     sources = ["".join(each["source"]) for each in cells_of_code()]
     shown = [said_by(source, names, capsys) for source in sources]
     assert cells(shown[1])[1][:3] == ["all", "8", "48"]

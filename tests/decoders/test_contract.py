@@ -1,10 +1,7 @@
 """What every video decoder has to do; a new row in `DECODERS` runs through all of it."""
 
-from __future__ import annotations
-
 import re
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ REFUSED = {
     "decord": (*UNTIMED, *TEN_BITS, "turned.mp4", "hevc.mp4", "mpeg4.mp4"),
 }
 # Beside PyAV, none says where a stream is damaged.
-CLAIMS: dict[str, dict[str, Any]] = {"pyav": {}} | {
+CLAIMS = {"pyav": {}} | {
     name: {"refused": refused, "finds_damage": False} for name, refused in REFUSED.items()
 }
 

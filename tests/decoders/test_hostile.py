@@ -1,11 +1,8 @@
 """Files made to mislead: every decoder gives the frames of PyAV's full reading, or refuses."""
 
-from __future__ import annotations
-
 import random
 import struct
 from fractions import Fraction
-from typing import Any
 
 import av
 import numpy as np
@@ -31,14 +28,14 @@ def decoder(request):
 def write_sizes(path):
     """Write a video whose frames become larger in its middle."""
     with av.open(str(path), "w") as container:
-        stream: Any = None
+        stream = None
         for size_wh in ((64, 48), (96, 64)):
-            encoder: Any = av.CodecContext.create("mjpeg", "w")
+            encoder = av.CodecContext.create("mjpeg", "w")
             encoder.width, encoder.height = size_wh
             encoder.pix_fmt, encoder.time_base = "yuvj420p", Fraction(1, 25)
             for number in range(5):
                 pixels = numbered_frame(number, size_wh)
-                frame: Any = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
                 frame = frame.reformat(format="yuvj420p")
                 for packet in encoder.encode(frame):
                     if stream is None:

@@ -1,9 +1,5 @@
 """Frames far into a video: the very same as of a full reading, without one."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import av
 import numpy as np
 import pytest
@@ -17,7 +13,7 @@ from posemill.decoders.video_pyav import PyavReader
 from posemill.errors import DecodeError
 from posemill.testing.videos import number_of, write_video
 
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "b_frames.mp4": {"options": {"g": "25", "bf": "3"}},
     "open_gop.mp4": {"options": {"g": "25", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}},
     "open_gop.mkv": {"options": {"g": "25", "bf": "3", "x264-params": "open-gop=1:b-adapt=0"}},
@@ -139,7 +135,7 @@ def test_a_stream_cut_out_of_a_longer_one_is_counted_from_what_it_shows(make, tm
 
 def decoded(path, numbers, monkeypatch):
     """Return how many packets the decoder was given for each group, and how many it skipped."""
-    given: list[str] = []
+    given = []
 
     class Counting(SparseDecoder):
         def _skip_unless(self, is_wanted):

@@ -1,10 +1,7 @@
 """Readers on decord and torchcodec where neither is installed: PyAV plays the library."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +41,7 @@ class Library:
 
 @pytest.fixture(params=["decord", "torchcodec"])
 def library(request, monkeypatch):
-    module: Any = ModuleType(request.param)
+    module = ModuleType(request.param)
     module.VideoReader, module.DECORDError = Library, RuntimeError
     module.decoders = SimpleNamespace(VideoDecoder=Library)
     monkeypatch.setitem(sys.modules, request.param, module)

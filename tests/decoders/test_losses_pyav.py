@@ -1,13 +1,10 @@
 """Files that lose frames without an error of FFmpeg: the loss is found, healthy files are left."""
 
-from __future__ import annotations
-
 import random
 import re
 from fractions import Fraction
 from itertools import accumulate, cycle, islice
 from types import SimpleNamespace
-from typing import Any
 
 import av
 import av.logging
@@ -88,7 +85,7 @@ def watch_of(container="mpegts", codec="mpeg2video", duration=None):
 
 def check_at(watch, *times):
     for pts in times:
-        frame: Any = SimpleNamespace(pts=pts, is_corrupt=False)
+        frame = SimpleNamespace(pts=pts, is_corrupt=False)
         watch.check(frame)
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import pickle
 import struct
@@ -253,7 +251,7 @@ def test_a_thumbnail_is_32_by_32_grey_and_decodes_no_more_than_it_needs(
     row = np.linspace(0, 255, width, dtype=np.uint8)
     ramp = np.broadcast_to(row[None, :, None], (height, width, 3))
     (tmp_path / "a.jpg").write_bytes(encode(np.ascontiguousarray(ramp), ".jpg"))
-    asked: list[int] = []
+    asked = []
     real = pictures._decode_as
 
     def note(path, data, name, how):

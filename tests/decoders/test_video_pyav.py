@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import gc
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
 
 import av
 import numpy as np
@@ -160,7 +157,7 @@ def clock(*, rate=25, start=None, name="matroska", guessed=0):
         guessed_rate=Fraction(guessed) if guessed else None,
     )
     format_ = SimpleNamespace(name=name)
-    container: Any = SimpleNamespace(start_time=start, format=format_)
+    container = SimpleNamespace(start_time=start, format=format_)
     return Clock(container, stream)
 
 

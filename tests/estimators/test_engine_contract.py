@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posemill.errors import DeviceError
-from posemill.estimators import ESTIMATORS, Estimator, open_estimator
+from posemill.estimators import ESTIMATORS, open_estimator
 from posemill.testing import EngineContract
 from posemill.testing.engines import same
 
@@ -21,7 +21,7 @@ NO_PICTURES = [((8, 8), "u1"), ((8, 8, 4), "u1"), ((8, 8, 3), "u2"), ((8, 8, 3),
 @pytest.fixture(scope="module")
 def engines():
     """Return a function that opens an engine; with the same options it is the same one."""
-    opened: dict[str, Estimator] = {}
+    opened = {}
 
     def get(name, options):
         key = f"{name} {options}"

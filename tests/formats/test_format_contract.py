@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -17,7 +15,7 @@ from posemill.testing.formats import make_clip, out_of
 
 # Fields a format does not keep, by its declared losses; `exact` formats keep all.
 ALL_BUT_POINTS = ("frame_indices", "sizes_wh", "label", "fps", "extra")
-KEPT: dict[str, tuple[float, tuple[str, ...]]] = {
+KEPT = {
     "npz": (0, ()),
     "pkl": (0, ("scores", *ALL_BUT_POINTS)),
     "txt": (2e-6, ("z", "scores")),

@@ -4,8 +4,6 @@
 each time.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -26,7 +24,7 @@ MAX_SECONDS = 10.0
 MAX_GROWTH_KB = 600_000
 FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class",
              "socket.connect", "os.fork"}  # fmt: skip
-seen_events: list[str] = []
+seen_events = []
 is_watching = False
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from made_up_people import make_person
@@ -39,7 +37,7 @@ def no_fonts(monkeypatch):
 @pytest.fixture
 def said(monkeypatch):
     """Every line of text that is written on pictures."""
-    lines: list[str] = []
+    lines = []
     write = ImageDraw.ImageDraw.text
 
     def note(draw, at_xy, text, **how):

@@ -1,7 +1,5 @@
 """What a page of ours must be: well formed, without anything it loads or runs, fit for a phone."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -32,9 +30,9 @@ class Page(HTMLParser):
 
     def __init__(self, content):
         super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
+        self.open = []
+        self.tags = []
+        self.words = []
         self.feed(content)
         self.close()
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ from posemill.runs.queries import Failure
 
 
 def outline(split="train", num_frames=4, **fields):
-    known: dict[str, Any] = {
+    known = {
         "clip_id": "c", "skeleton_name": "openpose-18", "num_present": (num_frames,),
         "sizes_wh": {(640, 480): num_frames},
     }  # fmt: skip
@@ -102,7 +99,7 @@ def test_failures_are_grouped_the_most_frequent_first():
 
 
 def material(**answers):
-    known: dict[str, Any] = {"facts": {}, "failures": [], "samples": []}
+    known = {"facts": {}, "failures": [], "samples": []}
     failed = answers.pop("failed", {})
     calls = {name: lambda value=value: value for name, value in (known | answers).items()}
     calls["num_failed"] = lambda unit="frames": failed.get(unit, {})

@@ -1,7 +1,5 @@
 """Small datasets of coloured frames, and what it means that two runs are the same."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
@@ -167,7 +165,7 @@ def killing_workers():
     @contextmanager
     def kill(*, least, most, count, age=0.0):
         rng, is_over = random.Random(7), threading.Event()
-        kills: list[int] = []
+        kills = []
 
         def work():
             while not is_over.wait(rng.uniform(least, most)) and len(kills) < count:

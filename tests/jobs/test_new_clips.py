@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -25,7 +23,7 @@ def _fake_engine(monkeypatch):
 
 def test_a_folder_of_pictures_is_one_clip_in_the_layout_asked_for(make_tree):
     root = make_tree({"a": 5})
-    frames: list[int] = []
+    frames = []
     (found,) = clips_like(root / "a", "holistic-143", {}, on_frame=lambda: frames.append(1))
     clip, errors = found
     assert (clip.clip_id, clip.skeleton_name, len(clip), errors) == ("a", "holistic-143", 5, [])

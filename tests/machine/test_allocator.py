@@ -35,7 +35,7 @@ def test_freed_memory_is_used_again_without_asking_the_system():
 
 
 def test_what_was_kept_is_returned_where_a_training_fails(monkeypatch):
-    calls: list[str] = []
+    calls = []
     monkeypatch.setattr(allocator, "return_freed_memory", lambda: calls.append("returned"))
     with pytest.raises(KeyboardInterrupt), allocator.freed_memory_returned():
         raise KeyboardInterrupt

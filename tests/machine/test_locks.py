@@ -12,7 +12,7 @@ from posemill.machine.locks import exclusive_lock, try_lock
 
 
 def test_the_second_holder_of_a_lock_waits_and_is_told_once(tmp_path):
-    order: list[str] = []
+    order = []
     waiting = threading.Event()
 
     def second():

@@ -7,7 +7,7 @@ from posemill.machine.read_ahead import map_ahead, read_ahead
 
 
 def test_items_keep_their_order_and_come_from_another_thread_not_too_far_ahead():
-    seen: list[str] = []
+    seen = []
 
     def stream():
         for number in range(50):

@@ -66,7 +66,7 @@ def test_the_end_of_a_process_is_named():
 
 
 def test_an_answer_is_kept_for_the_same_facts_and_a_failure_for_a_day(monkeypatch):
-    asked: list[bool] = []
+    asked = []
 
     def ask(name, version, *, works=True):
         def answer():

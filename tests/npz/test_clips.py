@@ -1,9 +1,6 @@
 """An odd `.npz` gets one answer, or one error, whichever door it comes in by."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -63,7 +60,7 @@ def through_dataset(path):
     ]  # fmt: skip
 
 
-DOORS: list[Callable[[Path], list[Seen]]] = [through_format, through_training, through_dataset]
+DOORS = [through_format, through_training, through_dataset]
 HOLES = POINTS.copy()
 HOLES[0, 0], HOLES[1, 1], HOLES[2, 2, 1] = 0, np.nan, np.nan
 TEXTS = [json.dumps({"label": f"L{index}"}) for index in range(2)]

@@ -1,12 +1,9 @@
 """Arrays mapped out of .npz files: right bits, and one sentence about everything else."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import struct
 import zipfile
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from posemill.errors import FormatError
 from posemill.npz.mapped import MappedNpz, open_npz, read_npy
 
-ARRAYS: dict[str, Any] = {
+ARRAYS = {
     "floats": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
     "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
     "text": np.array(["a", "bcd"]),

@@ -1,9 +1,6 @@
 """Archives written column by column: what numpy and zip readers find in them."""
 
-from __future__ import annotations
-
 import zipfile
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +39,7 @@ def test_numpy_reads_what_was_written(num_rows, chars, tmp_path, monkeypatch):
     with zipfile.ZipFile(path) as zipped:
         assert zipped.testzip() is None
         assert {entry.compress_type for entry in zipped.infolist()} == {zipfile.ZIP_STORED}
-    arrays: Any = open_npz(path)
+    arrays = open_npz(path)
     arrays.verify()
     assert [arrays[name].offset % 64 for name in arrays] == [0] * 5
 

@@ -1,13 +1,9 @@
 """Every solution gives what stock MediaPipe 0.10.21 gave for the same pictures."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -148,7 +144,7 @@ def check_mask(results, golden, row):
         np.testing.assert_allclose(mask[::16, ::16], golden[f"mask_grid_{row:03d}"], atol=1 / 255)
 
 
-CHECKS: dict[str, Callable[[Any, Any, int], None]] = {
+CHECKS = {
     "hands": check_hands, "face_mesh": check_face_mesh, "pose": check_pose,
     "holistic": check_holistic, "face_detection": check_face_detection,
     "selfie_segmentation": check_mask,

@@ -123,7 +123,7 @@ class SlowPlace(Place):
 
     def __init__(self, pause_seconds=0.0):
         super().__init__("slow://place")
-        self.asked: list[str] = []
+        self.asked = []
         self.pause_seconds = pause_seconds
 
     def look(self, key):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -65,7 +63,7 @@ def test_a_seed_gives_the_same_sentences_in_every_version(tmp_path):
 
 
 def test_the_usual_corpus_has_80_glosses_and_760_sentences(tmp_path, monkeypatch):
-    made: dict[str, dict[str, list[str]]] = {}
+    made = {}
 
     def write_none(folder, split, sentences, _):
         made[split] = sentences

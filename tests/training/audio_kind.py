@@ -1,12 +1,10 @@
 """A kind of data from outside of posemill: features of sound, as a package of one file has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posemill.training.data.batches import Batch, pad_targets
 from posemill.training.data.clips import Clips
@@ -66,5 +64,4 @@ class MeanNet(nn.Module):
 
     def forward(self, sounds, lengths):
         """Return logits `(B, classes)`."""
-        logits: Tensor = self.head(sounds.sum(1) / lengths[:, None])
-        return logits
+        return self.head(sounds.sum(1) / lengths[:, None])

@@ -1,14 +1,11 @@
 """Quiet settings, sets of samples in memory, and states of checkpoints to compare, for tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -23,7 +20,7 @@ from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
 
 NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}  # of a transformer
-QUIET: dict[str, Any] = {
+QUIET = {
     "parallel": "single", "precision": "fp32", "workers": 0, "progress": False,
     "tensorboard": False, "figures": False,
 }  # fmt: skip

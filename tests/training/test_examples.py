@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path
@@ -7,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from posemill.training.config.resolve import resolve_config
-from posemill.training.config.train_config import TrainConfig
 from posemill.training.launch.sweep import read_sweep
 from posemill.training.models import build_model, input_of
 
@@ -18,7 +15,7 @@ SWEEPS = [path for path in FILES if "config =" in path.read_text()]
 
 @pytest.mark.parametrize("path", [f for f in FILES if f not in SWEEPS], ids=lambda path: path.stem)
 def test_an_example_config_is_valid_and_its_model_can_be_built(path):
-    config: TrainConfig = resolve_config(path).config
+    config = resolve_config(path).config
     shape = {"num_classes": 3, "task": config.task, **config.model.options}
     if input_of(config.model.name) == "video":
         build_model(config.model.name, num_frames=8, **shape)

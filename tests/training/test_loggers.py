@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import sys
 import types
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +19,7 @@ class Listed:
     """A logger of one's own that keeps all it is told."""
 
     def __init__(self):
-        self.told: list[Any] = []
+        self.told = []
 
     def start(self, out, settings, step):
         self.told.append(("start", out, settings["epochs"], step))
@@ -58,7 +55,7 @@ class Recorder(types.ModuleType):
 
     def __init__(self, name):
         super().__init__(name)
-        self.calls: list[Any] = []
+        self.calls = []
 
     def __getattr__(self, name):
         return lambda *given, **options: self.calls.append((name, *given, options)) or self

@@ -1,12 +1,9 @@
 """A training that is killed at any step and continued gives the weights of one that was not."""
 
-from __future__ import annotations
-
 import random
 import signal
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
 
 import numpy as np
 import pytest
@@ -141,7 +138,7 @@ def test_several_processes_killed_at_a_random_step_continue_to_the_bit(data, tmp
 def _train_all(data, out, seed, runtime):
     steps = {}
     for case in CASES:
-        same: dict[str, Any] = {"mode": "multi_process", "runtime": runtime}
+        same = {"mode": "multi_process", "runtime": runtime}
         num_steps = train_case(data, out / case, case, "whole", **same)
         steps[case] = train_cut(data, out / case, case, num_steps=num_steps, seed=seed, **same)
     return steps

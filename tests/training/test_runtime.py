@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -83,7 +81,7 @@ def test_threads_and_determinism_are_set_for_the_block_only():
 
 @pytest.mark.parametrize(("size", "expected"), [(1, "cuda:1"), (2, "cuda:0")])
 def test_the_gpu_that_was_asked_for_is_the_current_one(monkeypatch, size, expected):
-    seen: list[torch.device] = []
+    seen = []
     monkeypatch.setattr("posemill.training.runtime.choose_device", torch.device)
     monkeypatch.setattr(torch.cuda, "set_device", seen.append)
     config = TrainConfig(precision="fp32", threads=3)
@@ -126,7 +124,7 @@ def test_generators_go_on_where_they_were_and_any_seed_and_rank_decide_all(monke
     assert found[0] == found[1]
     for number in range(len(found[0])):
         assert len({row[number] for row in found[1:]}) == 4
-    seeds: list[int] = []
+    seeds = []
     monkeypatch.setattr(np.random, "seed", seeds.append)
     for seed in (2**32 - 1, 2**32 + 5):
         seed_everything(seed)
@@ -134,7 +132,7 @@ def test_generators_go_on_where_they_were_and_any_seed_and_rank_decide_all(monke
 
 
 def test_the_generator_of_a_gpu_goes_on_too(monkeypatch):
-    kept: list[torch.Tensor] = []
+    kept = []
     state = torch.arange(3, dtype=torch.uint8)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
     monkeypatch.setattr(torch.cuda, "set_rng_state", kept.append)

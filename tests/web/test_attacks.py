@@ -1,7 +1,5 @@
 """Strangers' files, strangers' sites and clients that do not behave."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -398,7 +396,7 @@ def test_a_thousand_requests_at_once_slow_clients_and_long_heads_are_borne(
 def test_actions_need_to_be_allowed_to_come_from_the_page_and_to_be_asked_twice(
     tmp_path, runs, entry_of, monkeypatch
 ):
-    acted: list[tuple[str, str]] = []
+    acted = []
     monkeypatch.setattr(
         "posemill.web.actions.act", lambda entry, action: acted.append((entry.name, action)) or "ok"
     )

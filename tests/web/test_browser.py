@@ -1,7 +1,5 @@
 """The page in a real browser: what it shows, what it draws, and that it asks nobody else."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -165,7 +163,7 @@ def test_keypoints_that_do_not_come_are_said_and_asked_for_again(browser, served
     context = browser.new_context(locale="en-GB")
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
-    asked: list[str] = []
+    asked = []
 
     def fail_once(route):
         asked.append(route.request.url)

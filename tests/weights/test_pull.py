@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os
@@ -146,7 +144,7 @@ def test_a_pull_waits_for_another_and_then_has_nothing_to_do(
     waiting = threading.Event()
     monkeypatch.setattr(pull, "_say_waiting", waiting.set)
     cache.mkdir()
-    found: list[Path] = []
+    found = []
     with exclusive_lock(cache / ".lock"):
         other = threading.Thread(target=lambda: found.append(ensure_model("small")))
         other.start()

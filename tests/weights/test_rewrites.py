@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -72,7 +68,7 @@ def enlarged_for_two(maker):
     return maker.add([maker.conv(large, 2), maker.conv(large, 2)], 16, 2)
 
 
-LEFT_ALONE: dict[str, Callable[[GraphMaker], Graph]] = {
+LEFT_ALONE = {
     "channels are added before a convolution": lambda maker: maker.end(maker.conv(maker.pad(), 4)),
     "channels are added in front": lambda maker: maker.add(
         [maker.pad(2, 0), maker.conv(0, 5)], 8, 5

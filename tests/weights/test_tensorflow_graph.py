@@ -5,8 +5,6 @@ real picture: the maps differ by at most 2e-6 (heat, centre) and 3e-6 of their r
 and NanoDet's).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path
@@ -48,8 +46,7 @@ def run(
         graph, start=start or Value("in"), outputs=[nodes[-1].name], picture=picture or Picture(6)
     )
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    values: np.ndarray = session.run(None, {"pixels": PIXELS})[0]
-    return values
+    return session.run(None, {"pixels": PIXELS})[0]
 
 
 def convolve(values, weights, stride=1):

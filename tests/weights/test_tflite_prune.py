@@ -1,9 +1,5 @@
 """TFLite files without the operators that only unwanted outputs need."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -31,7 +27,7 @@ def chain(*outputs):
 def results(model):
     """Return the outputs for -1, 0, 1, 2, and the operators that made them."""
     plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter: Any = Interpreter(model_content=model, experimental_op_resolver_type=plain)
+    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=plain)
     interpreter.allocate_tensors()
     start = interpreter.get_input_details()[0]["index"]
     interpreter.set_tensor(start, np.array([-1, 0, 1, 2], np.float32))

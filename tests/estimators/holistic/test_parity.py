@@ -1,7 +1,5 @@
 """Against what stock MediaPipe 0.10.21 says about the same frames."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -16,13 +14,13 @@ import pytest
 
 from posemill.decoders import open_video
 from posemill.estimators.holistic import HolisticEstimator
-from posemill.jobs.landmarks import Mode, estimate_landmarks, save_landmarks
+from posemill.jobs.landmarks import estimate_landmarks, save_landmarks
 from posemill.skeletons import get_skeleton
 
 Report = dict[str, dict[str, Any]]
 PARTS = ("pose", "face", "left_hand", "right_hand")
 # By the names of their golden files.
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "refine": {"refine_face_landmarks": True},
     "complexity0": {"model_complexity": 0},
     "complexity2": {"model_complexity": 2},
@@ -51,15 +49,14 @@ def compare(shared, model_files, tmp_path_factory):
         name = ".".join(filter(None, (Path(source).name, option, mode, "npz")))
         stock = np.load(shared / "golden" / ("options" if option else "") / name)
         golden = {part: stock[part][:MAX_FRAMES] for part in (*PARTS, "size_wh")}
-        report: Report = tool.compare(golden, np.load(folder / "landmarks.npz"))
-        return report
+        return tool.compare(golden, np.load(folder / "landmarks.npz"))
 
     return run
 
 
 # Of ONNX Runtime: agree, median and 95th percentile in pixels that were asked for.
 LIMITS = {"image": (0.99, 0.1, 0.8), "video": (0.97, 0.6, None)}
-CLIPS: list[tuple[str, Mode]] = [
+CLIPS = [
     ("images", "image"),
     ("clips/asl_house", "image"),
     ("clips/asl_house", "video"),

@@ -1,9 +1,6 @@
 """The engine: with two small networks that see coloured spots, and with the published ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +27,7 @@ def conv(name, source, side):
 
 def spots_detector():
     """A person is a red cell of 8 pixels; the box reaches two cells to each side."""
-    constants: dict[str, Any] = {"order": np.array([0, 2, 3, 1])}
+    constants = {"order": np.array([0, 2, 3, 1])}
     nodes = [TensorFlowNode("last", "Transpose", ("in", "order"))]
     for stride in (8, 16, 32):
         weights = np.zeros((stride, stride, 3, 124), np.float32)
@@ -48,7 +45,7 @@ def spots_detector():
 
 def spots_points(size):
     """Even points are the green spot, odd ones the blue spot; in the middle of a cell of 4."""
-    constants: dict[str, Any] = {}
+    constants = {}
     nodes = []
     for name, channels in (("heat", 17), ("centre", 1), ("ways", 34), ("offsets", 34)):
         weights, bias = np.zeros((4, 4, 3, channels), np.float32), np.zeros(channels, np.float32)

@@ -1,11 +1,8 @@
 """Networks that give 57 maps: the published one on two runtimes, files of users, and wrong ones."""
 
-from __future__ import annotations
-
 import re
 import sys
 from functools import partial
-from typing import Any
 
 import cv2
 import numpy as np
@@ -148,8 +145,8 @@ def test_what_cannot_be_run_is_refused_before_any_picture(tmp_path, monkeypatch)
 @pytest.mark.parametrize("shape", [(30, 40, 3), (40, 10, 3), (25, 100, 3), (500, 500, 3)])
 def test_pictures_are_fitted_into_a_network_of_one_size(tmp_path, shape):
     path = onnx_file(tmp_path / "fixed.onnx", (57,), size=(1, 3, 64, 128))
-    fixed: Any = open_estimator("openpose", network=str(path))
-    free: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
+    fixed = open_estimator("openpose", network=str(path))
+    free = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
     frame = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     maps = fixed._maps_of(frame, fixed._height)
     assert maps.shape[1] == 8 or maps.shape[2] == 16  # one side is filled
@@ -225,7 +222,7 @@ def test_a_published_file_that_is_missing_cut_or_another_is_never_run(
 @pytest.mark.parametrize(("size_wh", "seen"), [((40, 30), (88, 64)), ((3000, 10), (512, 8)),
                                                ((1, 400), (8, 64))])  # fmt: skip
 def test_pictures_are_seen_in_their_shape_and_strips_smaller(tmp_path, size_wh, seen):
-    engine: Any = open_estimator(
+    engine = open_estimator(
         "openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))), height=64
     )
     frame = np.full((size_wh[1], size_wh[0], 3), 90, np.uint8)
@@ -237,7 +234,7 @@ def test_pictures_are_seen_in_their_shape_and_strips_smaller(tmp_path, size_wh, 
 
 @pytest.mark.parametrize("size_wh", [(1, 400), (400, 1), (20, 400), (50, 3000)])
 def test_nobody_is_in_a_strip_whatever_the_network_says(size_wh, monkeypatch, tmp_path):
-    engine: Any = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
+    engine = open_estimator("openpose", network=str(onnx_file(tmp_path / "net.onnx", (57,))))
     monkeypatch.setattr(engine, "_maps_of", lambda *_: pytest.fail("it was looked at"))
     found = engine.estimate([np.full((size_wh[1], size_wh[0], 3), 9, np.uint8)])
     assert np.isnan(found.points).all()

@@ -1,9 +1,5 @@
 """Rewritten TFLite files: scalings in two roundings, and quicker masks with the same bits."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
@@ -15,18 +11,17 @@ from posemill.weights.tflite_prune import prune
 
 
 def run(model, pixels):
-    interpreter: Any = Interpreter(model_content=model, num_threads=1)
+    interpreter = Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
     interpreter.invoke()
     # of several outputs the widest: a mask
     widest = max(interpreter.get_output_details(), key=lambda output: output["shape"][1:3].prod())
-    result: np.ndarray = interpreter.get_tensor(widest["index"])
-    return result
+    return interpreter.get_tensor(widest["index"])
 
 
 def operators(model):
-    interpreter: Any = Interpreter(model_content=model)
+    interpreter = Interpreter(model_content=model)
     return [each["op_name"] for each in interpreter._get_ops_details()]
 
 

@@ -3,8 +3,6 @@
 The values come from `python -m benchmarks.keypoints.against_rtmlib --golden FILE` (rtmlib 0.0.16).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from benchmarks.keypoints.against_rtmlib import (
-    Person,
     distance,
     make_golden_cases,
     make_golden_pictures,
@@ -33,7 +30,7 @@ def test_people_are_those_that_rtmlib_found(tmp_path, name):
     pictures = make_golden_pictures()
     found = open_estimator("wholebody", **case.options).estimate(pictures)
     for row in range(len(pictures)):
-        theirs: list[Person] = [
+        theirs = [
             *zip(expected[f"{name}.{row}.points"], expected[f"{name}.{row}.scores"], strict=True)
         ]
         # The values are of another processor, on which networks add in another order.
@@ -58,7 +55,7 @@ def test_people_of_rtmo_are_those_that_rtmlib_finds(tmp_path, runtime, tolerance
         found = open_estimator("wholebody", pose=path, runtime=runtime).estimate(pictures)
         for row, picture in enumerate(pictures):
             points, scores = theirs(np.ascontiguousarray(picture[..., ::-1]))
-            expected: list[Person] = [*zip(points, scores, strict=True)]
+            expected = [*zip(points, scores, strict=True)]
             assert len(expected) > 1
             assert (
                 distance(

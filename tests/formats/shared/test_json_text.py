@@ -1,10 +1,6 @@
 """Our JSON files as other tools save them: the same value, other bytes."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -22,7 +18,7 @@ def backwards(value):
     return [backwards(one) for one in value] if isinstance(value, list) else value
 
 
-SAVERS: dict[str, Callable[[Any], str]] = {
+SAVERS = {
     "plain": json.dumps,
     "indented": lambda value: json.dumps(value, indent=1),
     "compact": lambda value: json.dumps(value, separators=(",", ":")),

@@ -1,7 +1,5 @@
 """Pictures of single frames: what is drawn where, what is said, what is never done."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -201,7 +199,7 @@ def test_a_sheet_is_as_large_as_its_cells(count, shape, cell_width, size_wh):
 
 
 def test_captions_begin_left_and_what_is_missing_ends_right(monkeypatch):
-    said: list[object] = []
+    said = []
     monkeypatch.setattr(frame_picture, "write_text", lambda strip, text, at, **how: said.append(
         (strip.shape, text, at, how["height"], how["colour"])))  # fmt: skip
     strip = np.zeros((40, 320, 3), np.uint8)
@@ -219,7 +217,7 @@ def test_captions_begin_left_and_what_is_missing_ends_right(monkeypatch):
 
 
 def test_a_cell_is_drawn_large_with_thick_lines_and_no_legend(make_clip, monkeypatch):
-    asked: list[object] = []
+    asked = []
 
     def note(frame, clip, index, **how):
         asked.append((index, how))

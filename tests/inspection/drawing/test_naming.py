@@ -1,7 +1,5 @@
 """Names from data become paths below the folder, whatever they hold; pictures are shown."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -83,7 +81,7 @@ PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
     ],
 )
 def test_the_viewer_opens_where_there_is_a_screen(platform, variables, is_shown, monkeypatch):
-    shown: list[np.ndarray] = []
+    shown = []
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(os, "environ", variables)
     monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(np.asarray(image)))

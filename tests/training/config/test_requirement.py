@@ -1,10 +1,7 @@
 """The words and the presets of ../shared/requirement/003, in a file, as flags and in Python."""
 
-from __future__ import annotations
-
 import json
 from ast import literal_eval
-from typing import Any
 
 import pytest
 import torch
@@ -60,7 +57,7 @@ def test_the_settings_of_the_requirement_mean_the_same_in_files_python_presets_a
         configs.append(arguments[-1].config)
         raise KeyboardInterrupt
 
-    words: list[object] = []
+    words = []
     for name, value in settings.items():
         words += [f"--{name}"] if value is True else [f"--{name}", value]
     for command, called in (("train", "front.train"), ("tune", "tuning.tune.tune_training")):
@@ -118,8 +115,8 @@ def test_videos_are_evaluated_at_several_sizes_and_trained_at_one():
     frames = torch.randint(0, 255, (2, 2, 48, 48, 3), dtype=torch.uint8)
     lengths = torch.tensor([2, 2])
     model.eval()
-    sizes: list[int] = []
-    network: Any = model.backbone
+    sizes = []
+    network = model.backbone
     network.register_forward_pre_hook(lambda _, given: sizes.append(given[0].shape[-1]))
 
     def said(*scales):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import fields
 
@@ -48,7 +46,7 @@ def test_a_batch_is_padded_with_zeros_that_the_mask_excludes():
 
 
 def test_a_batch_goes_to_its_device_and_into_locked_memory_whole():
-    calls: list[tuple[object, ...]] = []
+    calls = []
 
     class Tensor:
         def to(self, device, *, non_blocking):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from collections import Counter
 from functools import partial
@@ -149,7 +147,7 @@ def test_content_that_was_changed_by_one_byte_is_not_taken_from_the_cache(option
 
 def test_a_folder_that_cannot_be_written_costs_a_reading_and_no_more(tmp_path):
     (tmp_path / "file").write_text("")
-    calls: list[int] = []
+    calls = []
     for _ in range(2):
         verify_once(tmp_path / "file", lambda: calls.append(1), folder=tmp_path / "file")
     assert len(calls) == 2

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import multiprocessing
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +24,7 @@ class ThreadNotes(KeypointClips):
         return super().__getitems__(draws)
 
 
-THREADS: set[str] = set()
+THREADS = set()
 
 
 def make_loader(*, in_thread, num_workers=0):
@@ -48,7 +45,7 @@ def make_loader(*, in_thread, num_workers=0):
 @pytest.fixture
 def made(monkeypatch):
     """What the loader of torch was given last."""
-    given: dict[str, Any] = {}
+    given = {}
     monkeypatch.setattr(loaders, "DataLoader", lambda *_, **options: given.update(options))
     return given
 
@@ -96,7 +93,7 @@ def test_leaving_early_ends_the_thread():
 
 
 def test_loader_processes_leave_the_signals_of_the_program_alone():
-    seen: list[int] = []
+    seen = []
 
     def mine(number, _):
         seen.append(number)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -93,7 +91,7 @@ def test_a_group_is_centred_on_its_roots_and_measured_by_its_ruler():
     every = np.ones((1, 3), bool)
 
     def made(mask=every, **options):
-        result: np.ndarray = normalize_parts(points, mask, (Group(0, 3, **options),))[0]
+        result = normalize_parts(points, mask, (Group(0, 3, **options),))[0]
         return result[0].round(4).tolist()
 
     assert made(roots=(0, 1), ruler=(0, 1)) == [[-0.5, 0, -0.25], [0.5, 0, 0.25], [0, 1, 0]]

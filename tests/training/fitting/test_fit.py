@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 from typing import Any
 
@@ -7,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from small_sets import killed_at, losses_of
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
@@ -54,8 +52,7 @@ class Named(nn.Module):
         self.inner = nn.Linear(1, 1)
 
     def forward(self, x):
-        found: Tensor = self.inner(x)
-        return found
+        return self.inner(x)
 
 
 class Stream(IterableDataset[Any]):
@@ -187,7 +184,7 @@ def test_own_optimizers_and_schedulers_are_used_and_their_settings_said(fit, lin
 def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(fit, line, tmp_path, kind):
     loader = DataLoader(line, batch_size=6, sampler=WeightedRandomSampler([1.0] * 20, 20))
     data = {"stream": Stream(line), "loader": loader}[kind]
-    same: dict[str, Any] = {"optimizer": build, "scheduler": halve, "batch_size": 6, "epochs": 3,
+    same = {"optimizer": build, "scheduler": halve, "batch_size": 6, "epochs": 3,
                             "save_every_steps": 1}  # fmt: skip
     whole, broken = linear(), linear()
     fit(whole, data, line, out=str(tmp_path / "whole"), **same)
@@ -199,7 +196,7 @@ def test_a_training_that_goes_on_is_equal_to_an_unbroken_one(fit, line, tmp_path
 
 
 def test_callbacks_are_told_where_the_training_is_and_may_end_it(fit, line):
-    told: list[Any] = []
+    told = []
     result = fit(linear(), line, line, batch_size=10, epochs=5, metric=worst,
                  on_step=lambda m: told.append(("step", m.step, m.epoch, m.loss)),
                  on_evaluate=lambda m: told.append(("evaluate", m.epoch, sorted(m.scores))),
@@ -255,7 +252,7 @@ def test_figures_show_curves_confusion_and_samples(fit):
     torch.manual_seed(0)
     points = torch.randn(30, 2)
     data = TensorDataset(points, (points[:, 0] > 0).long())
-    drawn: list[Any] = []
+    drawn = []
 
     def draw(axes, sample, output):
         drawn.append((tuple(sample[0].shape), int(sample[1]), tuple(output.shape)))
@@ -298,7 +295,7 @@ class InPlace(nn.Module):
         self.inner = nn.Linear(1, 1)
 
     def forward(self, x):
-        y: Tensor = self.inner(x).exp()
+        y = self.inner(x).exp()
         y += 1
         return y
 
@@ -370,6 +367,6 @@ def test_wrong_use_is_one_sentence_before_the_first_step(fit, line, model, data,
 
 def test_the_trial_does_not_change_the_model(fit, line):
     net = nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 1))
-    seen: list[int] = []
+    seen = []
     fit(net, line, on_step=lambda moment: seen.append(int(moment.model[1].num_batches_tracked)))
     assert seen == [1, 2], "the batch of the trial is not in the running statistics"

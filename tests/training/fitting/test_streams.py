@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 from typing import Any
 
@@ -22,7 +20,7 @@ from posemill.training.fitting.workload import make_user_workload, read_split, s
 from posemill.training.runtime import Runtime
 
 NUMBERS = TensorDataset(torch.arange(10.0), torch.arange(10.0))
-QUIET: dict[str, Any] = {"workers": 0, "progress": False}
+QUIET = {"workers": 0, "progress": False}
 
 
 class Numbers(IterableDataset[Any]):
@@ -159,7 +157,7 @@ class Lazy(WeightedRandomSampler):
 @pytest.mark.parametrize("kind", ["buffer", "sampler"])
 @pytest.mark.usefixtures("warm_children")
 def test_a_loader_that_draws_as_it_goes_goes_on_in_the_same_order(kind, workers):
-    options: dict[str, Any] = {"batch_size": 2, "num_workers": workers}
+    options = {"batch_size": 2, "num_workers": workers}
     loader = (
         DataLoader(Buffered(), **options)
         if kind == "buffer"

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +20,8 @@ def people(tmp_path):
     """Clips of Ann, Bo and Cy: Cy alone says `odd`. The class is which of two points is higher."""
     rng = np.random.default_rng(0)
     lines = ["video_id,label,split,signer"]
-    points: list[np.ndarray[Any, Any]] = []
-    ids: list[str] = []
+    points = []
+    ids = []
     for who, labels in (("ann", "ab" * 8), ("bo", "ab" * 8), ("cy", ["odd"] * 3)):
         for index, label in enumerate(labels):
             clip = rng.normal(size=(4, 2, 2)) * 0.05 + [[0, 0], [1, 1 if label == "a" else -1]]

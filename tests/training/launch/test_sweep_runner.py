@@ -1,7 +1,5 @@
 """Trainings of a sweep side by side, and how it stands, from outside."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -15,7 +13,6 @@ from cli_runner import said_by
 
 import posemill
 from posemill.commands.printing import without_constants
-from posemill.commands.runs import read_log
 from posemill.errors import RunError
 from posemill.machine.limits import count_cores
 from posemill.machine.live_files import write_live
@@ -85,7 +82,7 @@ def wait_until(is_true, process):
 
 def test_every_job_runs_once_with_its_share(tmp_path, command):
     sweep = make_sweep(tmp_path, "[0.1, 0.2, 0.3]")
-    events: list[tuple[str, str]] = []
+    events = []
     num_jobs = min(2, count_cores())
     failures = run_sweep(
         sweep,
@@ -156,7 +153,7 @@ def test_a_sweep_shows_its_trainings_and_why_one_failed(tmp_path, command):
     assert f"next: posemill sweep {found.path} --out {tmp_path}/out" in said
     as_json = json.loads(said_by("status", tmp_path / "out", "--json"))
     assert as_json["trainings"][1]["state"] == "failed"
-    lines = read_log(tmp_path / "out")
+    lines = said_by("logs", tmp_path / "out").splitlines()
     assert f"{first['job']} done" in lines[2]
     assert "failed: exit code 2: posemill: the disk is full" in lines[-1]
     # The folder of one of its trainings stands for the training.

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -37,8 +33,7 @@ class Net(nn.Module):
         chosen = inputs[:, :1] > 0
         if chosen.any():
             hidden = hidden + self.sometimes(hidden) * chosen
-        found: Tensor = self.head(hidden)
-        return found
+        return self.head(hidden)
 
 
 def samples():
@@ -70,7 +65,7 @@ def take_epoch(changes, runtime):
     }  # fmt: skip
 
 
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "accumulated": {},
     "at once": {"micro_batch": 8},
     "clipped": {"clip_grad_norm": 0.01},
@@ -115,11 +110,11 @@ def _watch_exchange(config, runtime):
     """Count the exchanges of each step, and see whether one began before `backward` returned."""
     workload = make_user_workload(Net(), (samples(), None), config, loss=nn.MSELoss())
     stepper = Stepper(workload, config, runtime=runtime, clock=Clock(CPU))
-    events: list[str] = []
+    events = []
 
     def exchange(_, bucket):
         events.append("exchange")
-        future: Any = torch.futures.Future()
+        future = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
 

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import os
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -67,7 +64,7 @@ def test_a_loader_process_that_dies_is_named(settings):
 def test_without_a_dev_split_the_lowest_loss_chooses_and_other_processes_are_silent(
     tmp_path, capsys
 ):
-    workload: Any = SimpleNamespace(val=None, task=Classify())
+    workload = SimpleNamespace(val=None, task=Classify())
     assert score_that_chooses(workload) == ("loss", False)
     workload.val = object()
     assert score_that_chooses(workload) == ("accuracy", True)
@@ -88,8 +85,8 @@ class SteadyClock(Clock):
 
 
 def make_reporter(folder, *, rank=0, progress=False):
-    clips: Any = BareClips(1)
-    model: Any = None
+    clips = BareClips(1)
+    model = None
     return Reporter(
         Workload(model, clips, clips, Classify(), {}),
         TrainConfig(progress=progress, tensorboard=False),

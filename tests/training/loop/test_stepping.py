@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import pytest
 import torch
@@ -45,7 +42,7 @@ def take_steps(config, count):
     return stepper, losses
 
 
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "transformer": NO_DROPOUT,
     "tcn_bilstm": {"width": 16},
     "stgcn": {"widths": [8, 8], "strides": [1, 2]},
@@ -161,7 +158,7 @@ def test_biases_and_norms_are_not_decayed_and_sgd_looks_ahead_with_momentum(name
 
 @pytest.mark.parametrize(("device", "fused"), [("cpu", True), ("cuda", True), ("meta", False)])
 def test_the_step_is_fused_where_torch_has_it(device, fused, monkeypatch):
-    given: dict[str, Any] = {}
+    given = {}
     monkeypatch.setattr(torch.optim, "AdamW", lambda _, **options: given.update(options))
     build_optimizer(nn.Linear(2, 2), TrainConfig(lr=0.3), torch.device(device))
     assert given == {"lr": 0.3, "fused": fused}
@@ -218,7 +215,7 @@ def test_a_copy_computes_with_its_own_weights():
 
 def test_blocks_are_computed_twice_in_training_and_once_in_evaluation():
     model = Blocks()
-    calls: list[int] = []
+    calls = []
     model.blocks[0][0].register_forward_hook(lambda *_: calls.append(1))
     checkpoint_blocks(model)
     backward(model)

@@ -1,7 +1,5 @@
 """Where the time of a training goes: laps, how busy the device was, lines of users that wait."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json
@@ -9,7 +7,6 @@ import os
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -65,7 +62,7 @@ class Event:
 
     def __init__(self, *, enable_timing):
         assert enable_timing
-        self.seconds: float | None = None
+        self.seconds = None
         self.is_done = False
 
     def record(self):
@@ -85,7 +82,7 @@ def test_on_a_gpu_laps_are_events_that_are_read_once(at, monkeypatch):
     clock.lap("data")
     at(103.0)
     clock.lap("forward")
-    last: Any = clock._events[-1][1]
+    last = clock._events[-1][1]
     assert not last.is_done
     expected = dict.fromkeys(PARTS, 0.0) | {"data": 1.0, "forward": 2.0}
     assert clock.read() == pytest.approx(expected)
@@ -158,7 +155,7 @@ def test_a_gpu_is_sampled_where_its_library_answers(monkeypatch):
 
 
 # As of a GPU that has not caught up, in a file of a library.
-LIBRARY: dict[str, Any] = {}
+LIBRARY = {}
 SOURCE = """
 import time
 class SlowScalar:

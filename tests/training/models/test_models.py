@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -199,7 +197,7 @@ def test_every_group_of_points_has_a_network_and_a_sign_of_the_other_hand_the_sa
     covered = [point for start, stop in encoder.ranges for point in range(start, stop)]
     assert sorted(covered) == list(range(143))
     (left, left_end), (right, right_end) = (shape.ranges[hand] for hand in shape.hands)
-    seen: list[torch.Tensor] = []
+    seen = []
     encoder.join.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0][..., -32:]))
     hand = torch.randn(21, 2)
     for start, end, sign in ((left, left_end, -1.0), (right, right_end, 1.0)):

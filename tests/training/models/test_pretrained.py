@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -38,7 +36,7 @@ def test_lite0_knows_a_suit_of_an_astronaut(need_model, media):
 
 def test_lite0_gets_bytes_as_it_learned_from():
     network = LiteNetwork().eval()
-    seen: list[torch.Tensor] = []
+    seen = []
     network.conv_stem.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     frames = torch.tensor([0, 127, 255], dtype=torch.uint8).reshape(1, 1, 1, 1, 3)
     frames = frames.expand(1, 1, 32, 32, 3)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -162,7 +160,7 @@ def grid_settings(settings):
 def test_a_checkpoint_is_written_at_every_boundary(grid_settings, tmp_path, monkeypatch):
     from posemill.training.loop.trainer import Trainer
 
-    saved: list[int] = []
+    saved = []
     save = Trainer.save
 
     def noted(self, *names):

@@ -1,11 +1,7 @@
-from __future__ import annotations
-
 import io
 import pickle
 import zipfile
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -73,7 +69,7 @@ def saved(state, **options):
 
 def repeated(levels):
     """Return a list that is ten times as long at each level, of a few bytes each."""
-    value: Any = ["again"]
+    value = ["again"]
     for _ in range(levels):
         value = [value] * 10
     return value
@@ -90,10 +86,10 @@ def compressed(content):
     return packed.getvalue()
 
 
-ENDLESS: list[Any] = []
+ENDLESS = []
 ENDLESS.append(ENDLESS)
 # The bytes of a state that would do something if it were believed, made of what does harm.
-HOSTILE: dict[str, tuple[Callable[[Any], bytes], str]] = {
+HOSTILE = {
     "raw pickle": (pickle.dumps, "it is not a file of torch.save"),
     "old format": (partial(saved, _use_new_zipfile_serialization=False),
                    "it is not a file of torch.save"),

@@ -1,9 +1,5 @@
 """Sample predictions: which are chosen, what is said of them, what is drawn, where models look."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import cv2
 import numpy as np
 import pytest
@@ -43,7 +39,7 @@ def show(index):
 
 def drawn(task, rows, **changes):
     split = BareClips(len(rows), show)
-    options: dict[str, Any] = {"class_names": NAMES} | changes
+    options = {"class_names": NAMES} | changes
     workload = Workload(None, split, None, task, {}, **options)
     return draw_samples(workload, split, Evaluation({}, rows), "dev")
 
@@ -201,7 +197,7 @@ def test_covering_what_a_model_looks_at_costs_its_chance(split, workload):
 def test_clips_are_drawn_as_strips_and_where_predictions_look_on_the_frame_they_need(
     split, workload
 ):
-    figure: Any = draw_samples(workload, split, PREDICTED, "dev")
+    figure = draw_samples(workload, split, PREDICTED, "dev")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
     (image,) = figure.axes[0].images

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from small_sets import BareClips
@@ -75,7 +71,7 @@ def test_curves_hold_what_the_log_says():
 
 def test_the_last_evaluation_is_drawn_and_drawn_again(tmp_path):
     split = BareClips(2)
-    rest: list[Any] = [None, split, split, Classify(), {}]
+    rest = [None, split, split, Classify(), {}]
     workload = Workload(*rest, tests={"test": split}, class_names=("a", "b"))
     results = {
         name: Evaluation({}, [Row(0, 0, 0, 1.0), Row(1, label, 1, 1.0)])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -22,11 +20,11 @@ from posemill.machine.processes import python_command
 from posemill.training.front import train
 from posemill.training.loop.trainer import Trainer
 from posemill.training.record.live import hold, is_held
-from posemill.training.runs.status import TrainStatus, read_train_status
+from posemill.training.runs.status import read_train_status
 
 
 def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypatch):
-    seen: list[TrainStatus] = []
+    seen = []
     save = Trainer.save
 
     def look(self, *names):

@@ -1,12 +1,9 @@
 """What is wrong with the data, or flatters scores, is said before anything is computed."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -59,7 +56,7 @@ def test_a_split_that_is_asked_for_and_not_there_is_an_error(settings, field):
 
 def test_what_is_left_open_is_decided_by_the_task_and_the_data(settings):
     def augment_of(**changes):
-        batches: Any = build_workload(TrainConfig(**settings(**changes))).train
+        batches = build_workload(TrainConfig(**settings(**changes))).train
         return batches.augment and batches.augment.amounts
 
     assert augment_of() is None, "numbers as they are are not turned"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from itertools import groupby, product
@@ -50,7 +48,7 @@ def random_scores(steps, classes, seed):
 
 def all_sequences(scores):
     """Sum the probability of every path, by the label sequence it stands for."""
-    totals: dict[tuple[int, ...], float] = defaultdict(float)
+    totals = defaultdict(float)
     for path in product(range(scores.shape[1]), repeat=len(scores)):
         labels = tuple(label for label, _ in groupby(path) if label)
         totals[labels] += math.exp(sum(scores[step, label] for step, label in enumerate(path)))

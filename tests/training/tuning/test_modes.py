@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -235,7 +233,7 @@ def test_a_training_is_in_fp32_where_bf16_is_slower_and_stays_so(settings, monke
 
 
 def test_bf16_is_measured_only_where_the_hardware_has_it(settings, monkeypatch):
-    asked: list[list[str]] = []
+    asked = []
 
     def fake(_, configs, device):
         asked.append([config.precision for config in configs.values()])

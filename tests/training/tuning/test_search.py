@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -177,7 +175,7 @@ def test_what_does_not_fit_into_memory_is_not_tried(monkeypatch):
 
 
 def test_slow_settings_have_one_turn_and_all_when_the_time_is_up(monkeypatch):
-    turns: list[str] = []
+    turns = []
 
     def arm(name, speed):
         return SimpleNamespace(run=lambda _: (turns.append(name), speed)[1])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -102,7 +100,7 @@ def test_train_measures_first_and_says_what_it_found(quick, tmp_path, monkeypatc
 
 
 def test_a_flag_keeps_its_value(quick, monkeypatch):
-    fixed: list[frozenset[str]] = []
+    fixed = []
     monkeypatch.setattr(Search, "run", lambda self: fixed.append(self.fixed))
     posemill.tune(quick, cache="mmap")
     assert fixed == [{"cache", "tune"}]

@@ -1,7 +1,5 @@
 """The same nine clips as videos, as folders of pictures and as a pack."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -36,7 +34,7 @@ def packed(tmp_path):
 def pictures(tmp_path):
     """A folder as `posemill frames --format png` writes it."""
     folder = tmp_path / "pictures"
-    rows: list[tuple[object, ...]] = []
+    rows = []
     for number, (name, split, label) in enumerate(ROWS):
         path = folder / split / name
         path.mkdir(parents=True)
@@ -54,5 +52,5 @@ def videos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("videos")
     for name, _, _ in ROWS:
         write_video(folder / f"{name}.mp4", num_frames=NUM_FRAMES)
-    rows: list[tuple[object, ...]] = [(f"{name}.mp4", *rest) for name, *rest in ROWS]
+    rows = [(f"{name}.mp4", *rest) for name, *rest in ROWS]
     return write_rows(folder / "videos.csv", "path,split,label", rows)

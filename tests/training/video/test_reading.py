@@ -1,7 +1,5 @@
 """Frames out of videos, pictures and packs: the same ones, in the size asked for, kept or not."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import os
@@ -10,7 +8,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import cv2
 import numpy as np
@@ -191,7 +188,7 @@ def own(videos, tmp_path):
 @pytest.fixture
 def opens(monkeypatch):
     """The videos that were opened, in order."""
-    opened: list[str] = []
+    opened = []
     real = reading.open_video
 
     def note(path, **more):
@@ -248,7 +245,7 @@ def test_loader_processes_fill_one_cache_and_copies_find_it(own, tmp_path):
     clips.set_epoch(0)
     plain = VideoClips(own, split="train", size=16)
     for _ in range(2):
-        loader: Any = DataLoader(clips, batch_size=3, num_workers=2)
+        loader = DataLoader(clips, batch_size=3, num_workers=2)
         for batch in loader:
             for frames, index in zip(batch["frames"], batch["index"], strict=True):
                 assert torch.equal(frames, plain.at_epoch(int(index), 0)["frames"])

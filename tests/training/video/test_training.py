@@ -1,11 +1,8 @@
 """`train()` on video: a list, folders of frames, packs; the same modes and files as keypoints."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -202,7 +199,7 @@ def test_a_mirrored_clip_of_a_side_needs_its_other_label(video, packed):
     sides = {"left_swipe": "right_swipe"}
     workload = build_workload(TrainConfig(**fields, video_flip_labels=sides))
     assert workload.class_names == ("stop", "left_swipe", "right_swipe")
-    batches: Any = workload.train
+    batches = workload.train
     rows = [(batches.video.at_epoch(0, epoch)["view"][4], batches[Draw(0, epoch)].targets)
             for epoch in range(8)]  # fmt: skip
     assert {(int(is_mirrored), int(target)) for is_mirrored, target in rows} == {(0, 1), (1, 2)}

@@ -1,11 +1,8 @@
 """`VideoClips`: items, draws, clips that cannot be read, loaders of every kind, and `fit`."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,7 +86,7 @@ def test_loader_processes_give_what_one_process_gives(method, videos):
     clips = clips_of(videos, split="train", size=(64, 48), augment=NO_SIDES)
     clips.set_epoch(1)
     here = [clips[index] for index in range(len(clips))]
-    loader: DataLoader[Any] = DataLoader(
+    loader = DataLoader(
         clips, batch_size=4, num_workers=1, persistent_workers=True,
         multiprocessing_context=method, collate_fn=clips.collate_fn,
     )  # fmt: skip
@@ -140,7 +137,7 @@ def test_where_no_clip_of_the_label_can_be_read_another_stands_in_and_no_batch_i
 def test_problems_of_loader_processes_are_counted_and_told(packed):
     before = live_problems()
     clips = clips_of(broken(packed, 1, 4), is_training=False)
-    loader: DataLoader[Any] = DataLoader(clips, batch_size=3, num_workers=2)
+    loader = DataLoader(clips, batch_size=3, num_workers=2)
     for _ in range(2):
         assert sum(len(batch["index"]) for batch in loader) == 9
     assert {problem.clip_id: problem.times for problem in clips.problems()} == {
@@ -154,9 +151,7 @@ def test_problems_of_loader_processes_are_counted_and_told(packed):
 
 
 def test_files_that_are_missing_are_left_out_and_said(videos, tmp_path, caplog):
-    rows: list[tuple[object, ...]] = [
-        (videos.parent / f"{name}.mp4", *rest) for name, *rest in ROWS[:3]
-    ]
+    rows = [(videos.parent / f"{name}.mp4", *rest) for name, *rest in ROWS[:3]]
     index = write_rows(tmp_path / "list.csv", "path,split,label", [*rows, ("x.mp4", "train", "no")])
     with caplog.at_level(logging.WARNING):
         clips = clips_of(index)
