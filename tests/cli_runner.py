@@ -27,7 +27,7 @@ class _Stream(io.TextIOWrapper):
 
     def text(self):
         self.flush()
-        content = self.buffer.getvalue()  # type: ignore[attr-defined]
+        content = self.buffer.getvalue()
         return content.decode()
 
 

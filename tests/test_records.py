@@ -18,7 +18,7 @@ def make_clip(num_frames=4, skeleton="holistic-543", **changes):
         "clip_id": "folder/one",
         **changes,
     }
-    return PoseClip(**fields)  # type: ignore[arg-type]
+    return PoseClip(**fields)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,6 @@ def test_metres_come_back_from_a_run_beside_clips_without_any(tmp_path):
 
 def test_a_chosen_person_keeps_their_metres():
     clip = clip_of(2, people=(1, 0))
-    assert clip.others is not None
     taken = choose_person(clip, 2).world[0]
     largest_first = np.array_equal(choose_person(clip, 1).world[0], clip.world[0], equal_nan=True)
     expected = clip.others.world[0] if largest_first else clip.world[0]
@@ -101,7 +100,6 @@ def test_hands_of_a_picture_are_around_their_wrists(photo, model_files):
     engine = open_estimator("hands", world=True, min_detection_confidence=0.1,
                             min_tracking_confidence=0.0)  # fmt: skip
     found = engine.estimate([photo])
-    assert found.world is not None
     is_found = ~np.isnan(found.points[0, :, 0])
     assert is_found.any()
     np.testing.assert_array_equal(~np.isnan(found.world[0, 33:, 0]), is_found)

@@ -48,7 +48,6 @@ def test_the_pictures_that_are_named_exist_and_show_something(demo):
     assert len(named) == 2
     for path in named:
         picture = cv2.imread(path)
-        assert picture is not None
         assert picture.std() > 10
 
 

@@ -116,7 +116,7 @@ def test_a_detached_run_survives_and_is_watched_and_stopped(tree, tmp_path):
     assert "works on" in started.stderr
     status = read_status(Path(out))
     assert status.state == "running"
-    assert f"pid {status.holder.pid} " in started.stderr  # type: ignore[union-attr]
+    assert f"pid {status.holder.pid} " in started.stderr
     with pytest.raises(RunError, match="is being worked on by pid"):
         ran("extract", str(tree), "--out", out, "--engine", "fake")
     deadline = time.monotonic() + 60

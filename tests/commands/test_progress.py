@@ -40,7 +40,7 @@ def shown_as(monkeypatch):
         monkeypatch.setattr(sys, "stderr", io.StringIO())
         monkeypatch.setattr(progress, "choose_display", lambda _: display)
         monkeypatch.setattr(progress, "_SECONDS", {"line": 0.0, "log": 0.0})
-        return sys.stderr  # type: ignore[return-value]
+        return sys.stderr
 
     return choose
 
@@ -188,4 +188,4 @@ def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_la
         ("a?b", 0, 1, "2.0 frames/s, 0:00:34 left", True),
     ]
     assert not view._bars.live.is_started
-    assert sys.stderr.getvalue().count("posemill: worker 1 died") == 2  # type: ignore[attr-defined]
+    assert sys.stderr.getvalue().count("posemill: worker 1 died") == 2

@@ -61,7 +61,7 @@ def test_what_was_kept_comes_back_for_the_same_file_only():
         np.testing.assert_array_equal(getattr(again, name), getattr(index, name))
     for place in range(4):
         other = tuple(value + (number == place) for number, value in enumerate(ONE))
-        assert from_bytes(data, other) is None  # type: ignore[arg-type]
+        assert from_bytes(data, other) is None
     for broken in (b"", data[:-1], data[:40], b"x" + data[1:], data[:80] + b"?" + data[81:]):
         assert from_bytes(broken, ONE) is None
 
@@ -103,7 +103,7 @@ def test_a_file_changed_in_secret_is_noticed_where_its_frames_are_not_where_they
     os.utime(first, ns=(status.st_atime_ns, status.st_mtime_ns))
     with open_video(first) as video:
         assert [number_of(frame) for frame in video.frames_at([33, 12])] == [33, 12]
-        assert not video.index().is_sure  # type: ignore[attr-defined]
+        assert not video.index().is_sure
 
 
 def test_reading_forward_keeps_nothing(tmp_path):

@@ -125,7 +125,6 @@ def test_workers_end_when_the_coordinator_is_killed(kind, tmp_path, start_proces
         "            print(*[child.pid for child in children], flush=True)\n"
     )
     process = start_process([sys.executable, str(script), kind], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     pids = [int(pid) for pid in process.stdout.readline().split()]
     assert pids
     process.send_signal(signal.SIGKILL)

@@ -127,7 +127,7 @@ def test_an_unknown_format_or_setting_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"unknown normalize 'hips'; known: none, shoulders"):
         Recipe(normalize="hips")
     with pytest.raises(ConfigError, match=r"unknown fill 'x'; known: nan, zero, interpolate"):
-        Recipe(fill="x")  # type: ignore[arg-type]
+        Recipe(fill="x")
     with pytest.raises(ConfigError, match="interpolate: expected 0 or more frames, got -1"):
         Recipe(interpolate=-1)
     for name in ("x.bin", "x"):

@@ -27,7 +27,7 @@ def arrays(**changes):
 
 def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path):
     path = tmp_path / "dev_keypoints.npz"
-    np.savez(path, **arrays(pose=np.full((2, 33, 3), 0.5)))  # type: ignore[arg-type]
+    np.savez(path, **arrays(pose=np.full((2, 33, 3), 0.5)))
     (clip,) = detect_format(path).read(path, size_wh=(64, 48))
     assert (clip.split, clip.sizes_wh.tolist()) == ("dev", [[64, 48]] * 2)
     assert (clip.scores == 1).all()

@@ -19,7 +19,7 @@ def path(tmp_path):
 
 
 def save(path, **arrays):
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    np.savez(path, **arrays)
     return path
 
 

@@ -71,7 +71,7 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path):
     index.write_bytes(b"{")
     for use in (TXT.read, detect_format):
         with pytest.raises(FormatError, match=r"posemill\.jsonl: not a readable JSON file"):
-            list(use(tmp_path / "out"))  # type: ignore[arg-type]
+            list(use(tmp_path / "out"))
 
 
 def test_a_lost_file_is_an_error(tmp_path):

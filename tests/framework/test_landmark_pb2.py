@@ -69,7 +69,7 @@ def test_a_part_is_read_by_length_index_slice_and_iteration(hand):
 def test_copies_are_equal_and_their_own(body, again, looked_at):
     if looked_at:
         body.landmark[3].y = -1.0
-    other = again(body)  # type: ignore[operator]
+    other = again(body)
     assert other == body
     other.landmark[0].x = 9.0
     assert other != body

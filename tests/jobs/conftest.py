@@ -145,8 +145,6 @@ def kill_until_done():
             [*command, *map(str, arguments)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         ) as forker:  # fmt: skip
-            assert forker.stdin is not None
-            assert forker.stdout is not None
             while code < 0:
                 longest = seconds * 1.4 ** max(0, kills - quick)
                 forker.stdin.write(f"{rng.uniform(0, longest)}\n")

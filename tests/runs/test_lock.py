@@ -15,7 +15,6 @@ def test_the_holder_is_known_while_the_lock_is_held_and_not_after(tmp_path):
     with run_lock(tmp_path):
         assert json.loads((tmp_path / home.LOCK_NAME).read_text())["pid"] == os.getpid()
         holder = holder_of(tmp_path)
-        assert holder is not None
         assert (holder.pid, holder.host) == (os.getpid(), socket.gethostname())
     assert holder_of(tmp_path) is None
     with (tmp_path / home.LOCK_NAME).open("rb") as handle:  # the text of the dead says nothing

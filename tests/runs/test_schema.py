@@ -148,7 +148,6 @@ def test_people_that_do_not_fit_are_refused_and_unknown_ones_join_to_unknown():
 
 def test_others_take_another_layout_with_the_clip(tmp_path):
     clip = clip_of([1, 2]).as_skeleton("coco-133")
-    assert clip.others is not None
     assert clip.others.points.shape == (3, 133, 3)
     np.testing.assert_array_equal(clip.others.points[:, 0], clip_of([1, 2]).others.points[:, 0])
     assert np.isnan(clip.others.points[:, 17:]).all()

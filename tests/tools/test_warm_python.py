@@ -18,8 +18,6 @@ def test_a_signal_that_comes_when_a_program_ends_is_no_error_of_its_client(warm_
             text=True,
         )
         with process:
-            assert process.stdout is not None
-            assert process.stderr is not None
             assert process.stdout.readline() == "up\n"
             while process.poll() is None:
                 process.send_signal(signal.SIGTERM)

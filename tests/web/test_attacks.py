@@ -180,7 +180,7 @@ def test_others_than_this_machine_need_the_token_once(runs):
 def test_without_the_token_no_address_says_anything(runs):
     app = make_app([runs], allow_actions=True)
     guard = Guard(app, host="0.0.0.0", token="secret-of-today")
-    paths = [route.path.format(key="x", name="app.js") for route in app.routes]  # type: ignore[attr-defined]
+    paths = [route.path.format(key="x", name="app.js") for route in app.routes]
     assert len(paths) > 15
     with TestClient(guard, base_url="http://10.0.0.7:8765") as client:
         for path in [*paths, "/nothing"]:

@@ -397,7 +397,6 @@ def serving(folder):
         timer = threading.Timer(60, server.kill)
         timer.start()
         try:
-            assert server.stderr is not None
             said = server.stderr.readline()
             timer.cancel()
             address = re.search(r"http://\S+/", said)

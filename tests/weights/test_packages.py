@@ -92,7 +92,7 @@ def test_no_pip_at_all_is_an_error_that_says_how_to_get_one(pinned, tmp_path, mo
 def test_an_interrupt_ends_pip_with_it(pinned, tmp_path, monkeypatch):
     started = []
 
-    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+    class Slow(subprocess.Popen):
         def __init__(self, command, **more):
             super().__init__([sys.executable, "-c", "import time; time.sleep(60)"], **more)
             started.append(self)

@@ -75,7 +75,7 @@ def test_what_decides_the_result_is_in_the_identity(engine):
 )  # fmt: skip
 def test_options_that_cannot_be_are_said(options, error, message):
     with pytest.raises(error, match=message):
-        open_estimator("holistic", **options)  # type: ignore[arg-type]
+        open_estimator("holistic", **options)
 
 
 @pytest.mark.parametrize("parts", ["pose", "pose,hands", "pose,face"])

@@ -46,7 +46,7 @@ def opencv_crop(picture, rect, size, *, repeats_border):
 
 def cut(picture, rect, size, **options):
     out = np.full((size, size, 3), 77, np.uint8)
-    Cropper(size, SampleGrid(size), **options).cut(picture, rect, out)  # type: ignore[arg-type]
+    Cropper(size, SampleGrid(size), **options).cut(picture, rect, out)
     return out
 
 

@@ -50,7 +50,6 @@ def test_who_is_who_goes_into_files_and_comes_back(tmp_path, to, name):
     assert [list(row) for row in stored] == [list(row) for row in ids]
     posemill.export(tmp_path / "run", to, tmp_path / name, person="all", progress=False)
     (back,) = ClipInput(tmp_path / name, person="all").clips()
-    assert back.others is not None
     assert back.others.ids is not None
     # Who stands for a frame may be another one in pyskl, and ids are the places there.
     frames = np.concatenate([np.arange(5), np.repeat(np.arange(5), back.others.counts)])
@@ -75,7 +74,6 @@ def test_parquet_keeps_everybody_if_only_a_later_clip_has_several(tmp_path):
     one, several = ClipInput(out, person="all").clips()
     assert (len(one), one.others) == (2, None)
     assert len(several) == 3
-    assert several.others is not None
     assert several.others.counts.tolist() == [1, 2, 0]
     first = dataclasses.replace(people_clip([1, 1]), others=None)  # without people: a row a frame
     get_format("parquet").write([first, people_clip([2, 3], "b")], out, recipe=Recipe())
@@ -130,7 +128,6 @@ def test_everyone_goes_into_plain_coco_that_pycocotools_scores(run, tmp_path):
     assert all(0 < annotation["score"] <= 1 for annotation in content["annotations"])
     back = next(iter(ClipInput(out, person="all").clips()))
     assert back.skeleton_name == "coco-17"
-    assert back.others is not None
     assert back.others.counts.tolist() == [2, 0, 0, 1]
     expected = people_clip([3, 0, 1, 2]).as_skeleton("coco-17")
     np.testing.assert_allclose(back.points, expected.points, atol=1e-4)
@@ -164,7 +161,6 @@ def test_prepare_writes_several_people_each_followed(run, tmp_path):
     assert keypoints.shape == (6, 2, 18, 3)
     assert mask[:, :, 0].tolist() == [[1, 1], [0, 0], [1, 0], [1, 1], [1, 0], [1, 0]]
     clip = people_clip([3, 0, 1, 2])
-    assert clip.others is not None
     np.testing.assert_allclose(keypoints[0, 0], clip.points[0], atol=1e-6)
     np.testing.assert_allclose(keypoints[3, 1], clip.others.points[-1], atol=1e-6)
     with pytest.raises(FormatError, match="expected keypoints"):
@@ -189,7 +185,6 @@ def test_a_merge_and_an_import_keep_everyone(run, tmp_path):
     posemill.merge([run], tmp_path / "merged", progress=False)
     for name in ("again", "merged"):
         others = posemill.open_run(tmp_path / name)["a"].others
-        assert others is not None
         assert others.counts.tolist() == [2, 0, 0, 1]
 
 

@@ -211,7 +211,7 @@ def test_captions_begin_left_and_what_is_missing_ends_right(monkeypatch):
     ]
     said.clear()
     frame_picture._write_caption(strip, Cell(strip, "a long name " * 9, ("face",)))
-    caption, lack = (text for _, text, *_ in said)  # type: ignore[misc]
+    caption, lack = (text for _, text, *_ in said)
     assert lettering.text_size(caption, 10) <= 320 - width - 10
     assert lack == "no face"
 

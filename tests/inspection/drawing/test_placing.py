@@ -46,7 +46,7 @@ def test_what_is_for_a_model_is_told_by_the_file_the_picture_and_the_points():
 
 def test_bounds_leave_out_a_hundredth_at_both_ends():
     x = np.arange(101)
-    low, high = model_bounds(make(np.stack([x, 10 * x], 1)))  # type: ignore[misc]
+    low, high = model_bounds(make(np.stack([x, 10 * x], 1)))
     np.testing.assert_allclose([low, high], [[1, 10], [99, 990]])
     assert low.dtype == np.float32
 

@@ -33,7 +33,7 @@ def make_clip(seed, *, skeleton="holistic-543", **fields):
     names = tuple(f"{seed}/{i:03d}.png" for i in range(8))
     chosen = {"clip_id": f"clip_{seed}", "split": "train", "label": "A", "image_paths": names}
     return PoseClip(points, scores, np.full((8, 2), (200, 100), np.int32), skeleton,
-                    **(chosen | fields))  # type: ignore[arg-type]  # fmt: skip
+                    **(chosen | fields))  # fmt: skip
 
 
 def write_run(folder, *clips, failures=()):

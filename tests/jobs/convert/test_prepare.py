@@ -30,7 +30,7 @@ def make_clip(seed, *, frames=10, split="train"):
 
 
 def write_run(folder, clips, **facts):
-    with RunWriter(folder, Manifest(clips[0].skeleton_name, **facts)) as writer:  # type: ignore[arg-type]
+    with RunWriter(folder, Manifest(clips[0].skeleton_name, **facts)) as writer:
         for clip in clips:
             writer.add(clip)
     return folder

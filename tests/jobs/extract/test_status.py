@@ -66,15 +66,14 @@ def test_one_without_a_ledger_has_stopped_and_one_that_does_not_listen_is_named(
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert holder_of(tmp_path).pid == process.pid  # type: ignore[union-attr]
+        assert holder_of(tmp_path).pid == process.pid
         with pytest.raises(RunError, match=rf"did not end within 0.2 s; .*kill -9 {process.pid}"):
             stop_run(tmp_path, timeout_seconds=0.2)
         process.kill()
     assert holder_of(tmp_path) is None, "the kernel drops the lock of the dead"
     with run_lock(tmp_path):
-        assert holder_of(tmp_path).pid == os.getpid()  # type: ignore[union-attr]
+        assert holder_of(tmp_path).pid == os.getpid()
 
 
 @pytest.fixture
