@@ -272,7 +272,7 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
 
 def detach(command: str, config: JobConfig, out: Path, storage: str) -> None:
     """Start a command in the background; say who works on the run, and how to look after it."""
-    from posemill.jobs.extract.detach import start_detached
+    from posemill.jobs.extract.status import start_detached
     from posemill.places import uri_of
     from posemill.runs.home import RunHome
 

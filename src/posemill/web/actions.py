@@ -17,7 +17,7 @@ from typing import Any
 
 from posemill.commands.runs import stop
 from posemill.errors import ConfigError, RunError
-from posemill.jobs.extract.detach import start_detached
+from posemill.jobs.extract.status import start_detached
 from posemill.machine.processes import python_command
 from posemill.messages import Message
 from posemill.runs.manifest import Manifest

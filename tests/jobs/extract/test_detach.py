@@ -8,8 +8,8 @@ import time
 import pytest
 
 from posemill.errors import RunError
-from posemill.jobs.extract import detach
-from posemill.jobs.extract.detach import start_detached
+from posemill.jobs.extract import status
+from posemill.jobs.extract.status import start_detached
 from posemill.runs.home import Holder, holder_of
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
@@ -35,7 +35,7 @@ def start(tmp_path, monkeypatch):
 
     def run(code):
         command = [sys.executable, "-c", code.format(run=str(tmp_path / "run"))]
-        monkeypatch.setattr(detach, "python_command", lambda *arguments: command)
+        monkeypatch.setattr(status, "python_command", lambda *arguments: command)
         pids.append(start_detached(["extract"], tmp_path / "run"))
         return pids[-1]
 
@@ -95,8 +95,8 @@ def test_only_what_this_start_said_counts_and_no_other_folder_is_touched(tmp_pat
 
 
 def test_a_start_that_takes_too_long_is_left_alone(tmp_path, start, monkeypatch):
-    monkeypatch.setattr(detach, "_START_SECONDS", 0.1)
-    monkeypatch.setattr(detach, "holder_of", lambda folder: Holder(1, "elsewhere", "now"))
+    monkeypatch.setattr(status, "_START_SECONDS", 0.1)
+    monkeypatch.setattr(status, "holder_of", lambda folder: Holder(1, "elsewhere", "now"))
     os.kill(start("import time; time.sleep(60)"), 0)  # it lives
 
 

@@ -1,27 +1,38 @@
-"""How far a run is: while it works, asked by anyone at any time, and what it came to."""
+"""How far a run is, asked by anyone at any time; and runs in the background, begun and stopped."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from posemill.errors import RunError
+from posemill.files import open_plain
+from posemill.language import SETTING
 from posemill.machine.gpus import Gpu, with_workers
 from posemill.machine.live_files import read_live
-from posemill.machine.processes import end_holder
+from posemill.machine.processes import end_holder, python_command
 from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.places.lease import Holder, LeaseState
 from posemill.runs.home import RunHome, holder_of
-from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, Manifest
+from posemill.runs.manifest import (
+    LEDGER_NAME,
+    LOCK_NAME,
+    LOGS_NAME,
+    MANIFEST_NAME,
+    Manifest,
+    check_folder,
+)
 from posemill.runs.queries import Failure, SplitCounts, read_ledger
 from posemill.terminal import counted, duration
 
 _LIVE_FOR_SECONDS = 15.0
+_START_SECONDS = 300.0
 State = Literal["running", "finished", "stopped", "unknown"]
 
 
@@ -264,6 +275,48 @@ def workers_with_logs(folder: Path) -> list[int]:
     paths = (folder / LOGS_NAME).glob("worker-*.log")
     numbers = [path.stem.removeprefix("worker-") for path in paths]
     return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def start_detached(arguments: Sequence[str], folder: Path) -> int:
+    """Start `posemill` with these arguments in a session of its own; return its pid.
+
+    Returns when the new process works on the run. If it ends before, what it said is a RunError.
+    """
+    import subprocess  # here, as psutil in `stop_run`
+
+    check_folder(folder)
+    (folder / LOGS_NAME).mkdir(parents=True, exist_ok=True)
+    path = folder / LOGS_NAME / "detached.log"
+    descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(descriptor, "ab") as output:
+        start = output.seek(0, os.SEEK_END)
+        process = subprocess.Popen(
+            python_command("posemill", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, SETTING: "en"},  # what it says is a log
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        holder, code = holder_of(folder), process.poll()
+        is_ours = holder is not None and holder.pid == process.pid
+        if (is_ours and (folder / MANIFEST_NAME).exists()) or code in (0, 1):  # it was quick
+            break
+        if code is not None:
+            with path.open("rb") as output:
+                output.seek(start)
+                text = output.read().decode("utf-8", "replace").strip()
+            reason = text.rpartition("posemill: ")[2]  # the error, without what came before
+            raise RunError(
+                "it did not start: {reason}",
+                reason=reason or Message("exit code {code}", code=code),
+            )
+        time.sleep(0.05)
+    # Not our child to wait for any more.
+    process.returncode = process.returncode or 0
+    return process.pid
 
 
 def stop_run(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
