@@ -59,13 +59,10 @@ class ClipInput:
         if not path.exists():
             template = "{path}: no such file or folder; expected a run or an exported file{near}"
             raise PosemillError(template, path=path, near=near_path(path))
-        if format_name is None and folder_kind(path) == "extraction":
-            self.run = open_run(path)
-            self._check_run(self.run)
-        else:
+        if format_name is not None or folder_kind(path) != "extraction":
             self._format = get_format(format_name) if format_name else detect_format(path)
-
-    def _check_run(self, run: Run) -> None:
+            return
+        self.run = run = open_run(path)
         # One in which everything failed has reasons to show.
         if not run.num_frames and not run.failures():
             yet = "" if run.is_finished else " yet"
@@ -75,12 +72,11 @@ class ClipInput:
                 name=self.name,
                 yet=yet,
             )
-        if self._splits is None:
-            return
-        splits, unknown = match_splits(self._splits, run.splits)
-        self._splits = tuple(splits)
-        if unknown:
-            raise RunError(self._no_split(unknown, run.splits))
+        if self._splits is not None:
+            known_splits, unknown = match_splits(self._splits, run.splits)
+            self._splits = tuple(known_splits)
+            if unknown:
+                raise RunError(self._no_split(unknown, run.splits))
 
     def _no_split(self, missing: Sequence[str], known: Collection[str]) -> Message:
         names, splits = ", ".join(map(repr, missing)), ", ".join(known) or "none"

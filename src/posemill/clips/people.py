@@ -18,9 +18,8 @@ def parse_person(text: str | int) -> str | int:
         return word
     if word.isascii() and word.isdecimal() and int(word) > 0:
         return int(word)
-    raise ConfigError(
-        "{--person}: expected main, all, or a number from 1 on, got {text!r}", text=text
-    )
+    template = "{--person}: expected main, all, or a number from 1 on, got {text!r}"
+    raise ConfigError(template, text=text)
 
 
 def choose_person(clip: PoseClip, person: str | int) -> PoseClip:

@@ -53,11 +53,9 @@ def format_for(out: Path) -> str:
     if ending[1:] in names:
         return ending[1:]
     if len(names) != 1:
-        what = (
-            Message("{ending!r} could be {names}", ending=ending, names=" or ".join(names))
-            if names
-            else Message("its ending names none")
-        )
+        what = Message("its ending names none")
+        if names:
+            what = Message("{ending!r} could be {names}", ending=ending, names=" or ".join(names))
         template = "{out}: {what}; give the format by {--to}, one of {names}"
         raise FormatError(template, out=out, what=what, names=", ".join(names or known_formats()))
     return names[0]

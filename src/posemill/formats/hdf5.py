@@ -28,7 +28,6 @@ from posemill.skeletons import Skeleton, get_skeleton
 _CHUNK_FRAMES = 64
 _CLIP_SETS = {"offsets": "iu", "lengths": "iu", "clip_ids": "O", "splits": "O", "clip_info": "O"}
 
-
 _h5py = partial(import_optional, "h5py", extra="formats")
 
 

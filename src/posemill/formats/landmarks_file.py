@@ -66,14 +66,13 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         points[:, rows] = array[..., :3]
         if array.shape[2] == 4:
             scores[:, rows] = np.nan_to_num(array[..., 3])
-    mask = np.asarray(~np.isnan(points).any(axis=2))
     sizes = arrays["size_wh"] if "size_wh" in arrays else same_sizes(size_wh, frames)
     check_array(sizes, "size_wh", "iu", (frames, 2))
     paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
     return make_clip(
         points,
         scores,
-        mask,
+        np.asarray(~np.isnan(points).any(axis=2)),
         skeleton_name=name,
         clip_id=path.stem,
         split=split,

@@ -43,9 +43,9 @@ IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
 @cache
 def _body_25_sources() -> tuple[tuple[int, int], ...]:
     """Return for each of the 25 the two points of coco-133 whose mean it is (twice the same)."""
-    where = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
+    place_of = get_skeleton("coco-133").point_names.index
     pairs = (_MEANS.get(name, (name, name)) for name in BODY_25)
-    return tuple((where[one], where[other]) for one, other in pairs)
+    return tuple((place_of(one), place_of(other)) for one, other in pairs)
 
 
 def _person_of(points: npt.NDArray[np.float64], person_id: int) -> dict[str, Any]:

@@ -141,7 +141,6 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
     people = (clip if keeps_people else replace(clip, others=None)).everybody()
     frames, rows = people.frames, len(people.frames)
     sizes = clip.sizes_wh[frames].astype(np.int32)
-    world = nothing_in_metres(rows) if people.world is None else people.world
     columns = {
         "split": pa.repeat(clip.split, rows),
         "clip_id": pa.repeat(clip.clip_id, rows),
@@ -153,7 +152,7 @@ def _batch_of(clip: PoseClip, schema: pa.Schema, recipe: Recipe) -> pa.RecordBat
         "keypoints": fill_missing(people.points, recipe.fill or "zero"),
         "scores": people.scores,
         "mask": ~np.isnan(people.points[..., 0]),
-        "world": world,
+        "world": nothing_in_metres(rows) if people.world is None else people.world,
         "person_id": pa.array(people.ids, mask=np.full(rows, clip.others is None)).cast(pa.int32()),
     }
 
@@ -260,8 +259,7 @@ def _clip_of(
     has_people = "person_id" in table.schema.names and table["person_id"].null_count < rows
     indices = column("frame_index").astype(np.int64)
     # Without people every row is a frame, whatever its number.
-    is_first = np.ones(rows, bool)
-    is_first[1:] = indices[1:] != indices[:-1] if has_people else True
+    is_first = np.r_[True, indices[1:] != indices[:-1]] | (not has_people)
     paths = np.array(table["image_path"].to_pylist(), object)[is_first].tolist()
     ids = column("person_id").astype(np.int64) if has_people else np.zeros(rows, np.int64)
     return clip_of_rows(

@@ -97,26 +97,24 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
     paths, ids = (_strings(lists, name, len(frames)) for name in _LISTS[1:])
     if not any(ids):
         ids = [name.rpartition("/")[0] or split for name in paths]
-    pieces = [list(group) for _, group in groupby(range(len(frames)), key=ids.__getitem__)]
-    seen = set[str]()
-    for rows in pieces:
-        expect_new(ids[rows[0]], seen, rows[0])
     header = lists.get("posemill")
     ours = read_object(header) if isinstance(header, str) else {}
-    done = fields_of_recipe(ours.get("recipe"))
     some = range(0, len(frames), max(1, len(frames) // LOOKED_AT))
     is_pixels = not ours and are_pixels(_points(split, some, frames))
-    for rows in pieces:
+    seen = set[str]()
+    for clip_id, group in groupby(range(len(frames)), key=ids.__getitem__):
+        rows = list(group)
+        expect_new(clip_id, seen, rows[0])
         points, sizes = _points(split, rows, frames), contract.same_sizes(size_wh, len(rows))
         pictures = tuple(paths[index] for index in rows)
         yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
             skeleton_name=_SKELETON,
-            clip_id=ids[rows[0]],
+            clip_id=clip_id,
             split=split,
             sizes_wh=sizes,
             image_paths=pictures if any(pictures) else (),
-            **done,
+            **fields_of_recipe(ours.get("recipe")),
         )
 
 

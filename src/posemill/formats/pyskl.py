@@ -92,9 +92,8 @@ class PysklFormat(Format):
         if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
             raise ValueError("expected {'split': …, 'annotations': […]}")
         header = json.loads(str(content.get("posemill") or "{}"))
-        split_of = {}
-        for split, names in dict(content.get("split") or {}).items():
-            split_of.update({str(name): str(split) for name in names})
+        splits = dict(content.get("split") or {}).items()
+        split_of = {str(name): str(split) for split, names in splits for name in names}
         for annotation in content["annotations"]:
             yield _clip_of(path, annotation, split_of, header, size_wh=size_wh)
 

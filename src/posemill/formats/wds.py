@@ -92,7 +92,4 @@ def _clip_of(path: Path, key: str, sample: dict[str, bytes]) -> PoseClip:
     record, points = parse_json(sample["json"]), arrays["keypoints"]
     check_array(points, f"keypoints of {key[:80]}", "f", ("frames", "points", 3))
     done = contract.header_fields(record["posemill"], points.shape[1], path)
-    fields = fields_of(record, len(points)) | done
-    for name in ("sizes_wh", "frame_indices"):  # these are arrays
-        del fields[name]
-    return contract.clip_of_arrays(arrays, **fields)
+    return contract.clip_of_arrays(arrays, **fields_of(record, len(points)) | done)

@@ -104,7 +104,10 @@ def read_npz_clips(arrays: MappedNpz, *, unit: str = "clip") -> NpzClips:
         if unit == "frame":
             # What is said of clips is not said of their frames.
             names = [name for name in names if len(np.atleast_1d(arrays[name])) == num_frames]
-            offsets, ids = np.arange(num_frames + 1), _frame_ids(frames, num_frames)
+            pictures = frames.get("image_paths", np.zeros(0))
+            if not pictures.any():
+                pictures = frames.get("video_ids", np.arange(num_frames))
+            offsets, ids = np.arange(num_frames + 1), tuple(map(str, pictures.tolist()))
         else:
             ids = _clip_ids(arrays, frames, offsets)
         texts = {name: _clip_texts(arrays, name, offsets) for name in names}
@@ -226,12 +229,6 @@ def _clip_ids(arrays: MappedNpz, frames: Mapping[str, Array], offsets: IntArray)
             ids[index] = f"{name}_{seen[name]:04d}"
             seen[name] += 1
     return tuple(ids)
-
-
-def _frame_ids(frames: Mapping[str, Array], num_frames: int) -> tuple[str, ...]:
-    names = frames.get("image_paths", np.zeros(0))
-    names = names if names.any() else frames.get("video_ids", np.arange(num_frames))
-    return tuple(map(str, names.tolist()))
 
 
 def _clip_texts(arrays: MappedNpz, name: str, offsets: IntArray) -> tuple[str, ...]:

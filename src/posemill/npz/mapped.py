@@ -1,8 +1,4 @@
-"""`.npz` archives larger than memory: every array is mapped from its offset in the file.
-
-That needs members that are stored, not packed (as `numpy.savez` and `posemill prepare` write them);
-packed ones are loaded when asked for.
-"""
+"""`.npz` archives larger than memory: every array is mapped from its offset in the file."""
 
 from __future__ import annotations
 
@@ -34,8 +30,8 @@ _DAMAGE = (zipfile.BadZipFile, RuntimeError, SyntaxError, tokenize.TokenError)
 class MappedNpz(Mapping[str, npt.NDArray[Any]]):
     """The arrays of an `.npz` by name: mapped where they are stored, loaded where packed.
 
-    Nothing is read before an array is asked for. Pickles as the path alone, so loader workers
-    each map the file for themselves.
+    `numpy.savez` and `posemill prepare` store them. Nothing is read before an array is asked for.
+    Pickles as the path alone, so loader workers each map the file for themselves.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -114,7 +110,6 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                         f"'{name}' of shape {shape} {dtype} needs {num_bytes} bytes, the archive "
                         f"has {entry.file_size - start}"
                     )
-                array: npt.NDArray[Any]
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
                     free = free_memory()
                     if num_bytes > _BOMB_BYTES and num_bytes > _MEMORY_SHARE * free:
@@ -126,14 +121,15 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                             num_bytes=num_bytes,
                             free=free,
                         )
-                    array = np.ndarray(shape, dtype, member.read(num_bytes), order=order)
+                    array: npt.NDArray[Any] = np.ndarray(
+                        shape, dtype, member.read(num_bytes), order=order
+                    )
                     return array
             with self.path.open("rb") as handle:
                 handle.seek(entry.header_offset)
                 name_bytes, extra_bytes = struct.unpack("<26xHH", handle.read(30))
             start += entry.header_offset + 30 + name_bytes + extra_bytes
-            array = np.memmap(self.path, dtype, "r", start, shape, order=order)
-            return array
+            return np.memmap(self.path, dtype, "r", start, shape, order=order)
 
 
 def read_npy(data: bytes) -> npt.NDArray[Any]:

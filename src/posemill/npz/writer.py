@@ -107,22 +107,18 @@ class _Texts:
     """A growing column of strings, kept in a temporary file until their longest is known."""
 
     def __init__(self, folder: Path) -> None:
-        self.num_rows, self._width = 0, 1
+        self.num_rows, self.dtype = 0, np.dtype("<U1")
         # Names of files that are not UTF-8 have lone surrogates, which numpy keeps.
         self.file = tempfile.TemporaryFile(  # noqa: SIM115
             "w+", encoding="utf-8", errors="surrogatepass", newline="", dir=folder
         )
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(f"<U{self._width}")
 
     def extend(self, texts: Sequence[str]) -> None:
         joined = "\0".join(texts)
         if joined.count("\0") != len(texts) - 1:
             refuse_nul(texts, "npz")
         self.file.write(joined + "\0")
-        self._width = max(self._width, max(map(len, texts)))
+        self.dtype = np.promote_types(self.dtype, f"<U{max(map(len, texts))}")
         self.num_rows += len(texts)
 
     def blocks(self) -> Iterator[bytes]:

@@ -162,11 +162,10 @@ class Format:
     def read(self, path: Path, *, size_wh: Size | None = None) -> Iterator[PoseClip]:
         """Yield the clips. `size_wh`: the pictures' size, for files of pixels that lack it."""
         with reading(path, self.name, *self.damage):
-            is_empty = True
+            clip = None
             for clip in self.read_clips(path, size_wh):
-                is_empty = False
                 yield clip
-            if is_empty:
+            if clip is None:
                 raise ContentError("holds no clips; expected at least one")
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
@@ -195,7 +194,6 @@ class ClipStream:
         self.skeleton_name = ""  # of all the clips
         self.keeps_world = False  # whether the file has landmarks in metres: as its first clip
         self._kinds: tuple[str, str] | None = None  # their skeleton and normalisation
-        self._may_lose: tuple[Loss, ...] = ()
         self._losses: dict[str, None] = {}  # of clips so far
 
     def __iter__(self) -> Iterator[PoseClip]:
@@ -237,16 +235,16 @@ class ClipStream:
         """Check clips, and note what is true of all their frames."""
         if not self.skeleton_name:
             self.keeps_world = self._form.holds_world and frames.world is not None
-            self._may_lose = (*self._form.may_lose, *(() if self.keeps_world else (WORLD,)))
         for clip in clips:
             self._check_points(clip)
         self.recipe = self.recipe.after(frames)
 
     def _count(self, clips: Sequence[PoseClip]) -> None:
         """Count clips that were written, and note what they lost."""
+        may_lose = (*self._form.may_lose, *(() if self.keeps_world else (WORLD,)))
         for clip in clips:
             self.summary.count(clip)
-            for loss in self._may_lose:
+            for loss in may_lose:
                 if loss.words not in self._losses and loss.is_in(clip):
                     self._losses[loss.words] = None
 
@@ -312,11 +310,9 @@ def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
         guess = skeletons.guess_skeleton(num_points, path)
         if guess is None:
             ours = map(skeletons.get_skeleton, skeletons.SKELETON_NAMES)
-            raise ContentError(
-                "no skeleton is named, so expected {counts} points a frame, got {num_points}",
-                counts=sorted(known.num_points for known in ours),
-                num_points=num_points,
-            )
+            counts = sorted(known.num_points for known in ours)
+            template = "no skeleton is named, so expected {counts} points a frame, got {num_points}"
+            raise ContentError(template, counts=counts, num_points=num_points)
         return guess
     expected = known_skeleton(name).num_points
     if expected != num_points:
@@ -402,14 +398,9 @@ def clip_of_arrays(arrays: Mapping[str, npt.NDArray[Any]], **fields: Any) -> Pos
     for name, (kind, _) in FRAME_ARRAYS.items():
         shape = (len(arrays["keypoints"]), *row_shape(name, num_points))
         check_array(arrays[name], name, np.dtype(kind).kind, shape)
-    return make_clip(
-        arrays["keypoints"],
-        arrays["scores"],
-        arrays["mask"],
-        frame_indices=arrays["frame_index"].astype(np.int64),
-        sizes_wh=arrays["sizes_wh"].astype(np.int32),
-        **fields,
-    )
+    fields["frame_indices"] = arrays["frame_index"].astype(np.int64)
+    fields["sizes_wh"] = arrays["sizes_wh"].astype(np.int32)
+    return make_clip(arrays["keypoints"], arrays["scores"], arrays["mask"], **fields)
 
 
 def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:

@@ -59,11 +59,9 @@ class Index:
     def finish(self) -> None:
         """Raise if folders were to be renamed and none was there."""
         if self._recipe.replace and self._folders.isdisjoint(self._recipe.replace):
-            raise FormatError(
-                "{--replace}: no folder is called {replace}; there are {folders}",
-                replace=" or ".join(map(repr, self._recipe.replace)),
-                folders=", ".join(sorted(self._folders)[:9]),
-            )
+            names, folders = map(repr, self._recipe.replace), sorted(self._folders)[:9]
+            template = "{--replace}: no folder is called {replace}; there are {folders}"
+            raise FormatError(template, replace=" or ".join(names), folders=", ".join(folders))
 
 
 @contextmanager

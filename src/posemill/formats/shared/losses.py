@@ -22,8 +22,7 @@ class Loss(NamedTuple):
 
 DEPTH = Loss("z", lambda clip: bool(np.nan_to_num(clip.points[..., 2]).any()))
 SCORES = Loss(
-    Message("scores (1 where found)"),
-    lambda clip: bool((clip.mask & (clip.scores != 1)).any()),
+    Message("scores (1 where found)"), lambda clip: bool((clip.mask & (clip.scores != 1)).any())
 )
 TINY_SCORES = Loss(
     Message("scores below 0.000001 (they become that)"),

@@ -42,8 +42,7 @@ def from_pixels(
         )
     with np.errstate(all="ignore"):  # what is not a number is refused later
         scale = sizes_wh[:, [0, 1, 0][: pixels.shape[2]]].astype(np.float32)
-        points: npt.NDArray[np.float32] = (pixels / scale[:, None]).astype(np.float32)
-    return points
+        return (pixels / scale[:, None]).astype(np.float32)
 
 
 def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
