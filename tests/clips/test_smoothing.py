@@ -85,6 +85,14 @@ def test_savgol_keeps_a_parabola_and_equals_the_textbook_window():
     np.testing.assert_allclose(step, [-3, 12, 17, 12, -3], atol=1e-4)
 
 
+def test_gaussian_takes_means_whose_weights_fall_with_the_distance_also_at_the_ends():
+    path = np.stack([np.eye(9)[4], np.arange(9.0)], 1)
+    change = smooth(make_clip(path), "gaussian").points[:, 0] - make_clip(path * 0).points[:, 0]
+    weights = np.exp([-2, -0.5, 0, -0.5, -2])
+    np.testing.assert_allclose(change[2:7, 0], weights / weights.sum(), atol=1e-5)
+    np.testing.assert_allclose(change[0, 1], weights[2:] @ [0, 1, 2] / weights[2:].sum(), atol=1e-5)
+
+
 def test_the_rate_of_the_clip_decides_how_many_frames_are_a_window():
     pulse = np.eye(1, 60, 30).repeat(2, 0).T
     slow = smooth(make_clip(pulse, fps=10), "gaussian")

@@ -131,7 +131,7 @@ def test_an_unknown_format_or_setting_is_named(tmp_path):
     with pytest.raises(ConfigError, match="interpolate: expected 0 or more frames, got -1"):
         Recipe(interpolate=-1)
     for name in ("x.bin", "x"):
-        (tmp_path / name).write_bytes(b"?")
+        (tmp_path / name).write_bytes(b"\xff?")
         with pytest.raises(FormatError, match=rf"{name}: none of the formats known: npz"):
             detect_format(tmp_path / name)
 

@@ -68,3 +68,9 @@ def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path):
     np.savez(tmp_path / "cat.npz", **unknown)
     with pytest.raises(FormatError, match=r"cat\.npz: unknown skeleton 'cat-9'"):
         list(detect_format(tmp_path / "cat.npz").read(tmp_path / "cat.npz"))
+
+
+def test_a_file_with_keypoints_is_none_of_landmarks_whatever_else_it_has(tmp_path):
+    np.savez(tmp_path / "a.npz", **arrays(), keypoints=np.ones((3, 18, 2)))
+    (clip,) = detect_format(tmp_path / "a.npz").read(tmp_path / "a.npz")
+    assert clip.skeleton_name == "openpose-18"

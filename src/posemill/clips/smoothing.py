@@ -95,7 +95,7 @@ def _fit_locally(
         length = max(len(points) - abs(offset), 0)
         here = slice(max(-offset, 0), max(-offset, 0) + length)
         there = slice(max(offset, 0), max(offset, 0) + length)
-        is_same = (runs[here] == runs[there]) & (runs[here] >= 0)
+        is_same = runs[here] == runs[there]
         powers = is_same[..., None] * weights[reach + offset] * float(offset) ** orders
         power_sums[here] += powers
         value_sums[here] += powers[..., : degree + 1, None] * np.nan_to_num(points[there, :, None])

@@ -129,3 +129,11 @@ def test_broken_and_hostile_programs_are_refused(tmp_path, data, message, monkey
 )
 def test_pickles_of_pyskl_are_known_by_their_first_words(value, expected):
     assert has_annotations(pickle.dumps(value)) is expected
+
+
+@pytest.mark.parametrize("begin", [b"\x8c\x0b", b"U\x0b", b"X\x0b\0\0\0", b"V"])
+def test_a_word_of_pyskl_is_known_however_it_is_spelled(begin):
+    start = b"\x80\x02}(" + begin + b"annotations"
+    assert has_annotations(start + b"\n]X\x09\0\0\0keypoints")
+    assert not has_annotations(b"}(X\x09\0\0\0keypoints" + start + b"\n]")
+    assert has_annotations(start + b"s\n]") == (begin != b"V")
