@@ -87,6 +87,9 @@ def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_o
     assert clip.clip_id == "c"
     with pytest.raises(DecodeError, match="empty file"):
         list(clips_like(tmp_path / "videos" / "bad.mp4", "holistic-543", HOW))
+    bad = tmp_path / "videos" / "bad.mp4"
+    ((clip, _),) = clips_like(bad, "holistic-543", HOW, is_alone=False)
+    assert clip is None, "one of several sources does not end the others"
 
 
 def test_new_clips_are_resized_as_those_of_the_models_data_were(make_tree):

@@ -171,14 +171,15 @@ def clips_like(
     *,
     device: str = "cpu",
     threads: int = 1,
+    is_alone: bool = True,
     on_frame: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[PoseClip | None, list[DecodeError]]]:
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
 
     None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
     The source is a run; a video, a picture, a folder of pictures, or a folder of videos. Keypoints
-    are found as those of the recipe's data were, by `extraction` in it. `on_frame` is called after
-    each frame that was estimated.
+    are found as those of the recipe's data were, by `extraction` in it. `is_alone`: there are no
+    other sources; `on_frame` is called after each frame that was estimated.
     """
     wanted = Recipe(
         normalize=str(recipe.get("normalize", "none")),
@@ -204,7 +205,7 @@ def clips_like(
         try:
             clip, errors = estimate_landmarks(path, **how, on_frame=on_frame)
         except DecodeError as error:
-            if len(named) == 1:
+            if is_alone and len(named) == 1:
                 raise
             yield None, [error]
             continue
