@@ -30,6 +30,8 @@ class LineRecorder:
             messages=False,
         )
         self._coverage.set_option("run:relative_files", True)
+        # A shard may have loaded the package before; tests turn the warning of it into an error.
+        self._coverage.set_option("run:disable_warnings", ["module-not-measured"])
         self._coverage.start()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

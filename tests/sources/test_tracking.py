@@ -124,6 +124,8 @@ def test_folders_that_say_nothing_follow_those_of_their_pattern(tmp_path):
     assert decide_tracking(find_clips(tmp_path)).alone == frozenset()
     loose = find_clips(tmp_path / "broken", layout="pictures")
     assert decide_tracking(loose).alone == {("all", "broken")}
+    elsewhere = Clip("loose", "s3://bucket/loose", "pictures", num_frames=3)
+    assert decide_tracking([elsewhere]).num_alone == 3
     write_photographs(tmp_path / "other" / "x", 1, name="portrait.jpg")
     (found,) = decide_tracking(find_clips(tmp_path)).alone
     assert found == ("all", "other/x")
