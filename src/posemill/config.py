@@ -69,9 +69,7 @@ class ExtractConfig(Settings, command="extract"):
         metavar="RUN",
     )
     layout: str = setting(
-        "How the source is laid out.",
-        default="auto",
-        choices="posemill.sources:LAYOUTS",
+        "How the source is laid out.", default="auto", choices="posemill.sources:LAYOUTS"
     )
     splits: tuple[str, ...] | None = setting(
         "Splits to use: --splits train dev.", default=None, auto="all"
@@ -139,9 +137,7 @@ class ExtractConfig(Settings, command="extract"):
         auto="one per core, or what the GPUs ask",
     )
     executor: str = setting(
-        "How workers are run.",
-        default="processes",
-        choices="posemill.executors:known_executors",
+        "How workers are run.", default="processes", choices="posemill.executors:known_executors"
     )
     ray_address: str = setting(
         "With --executor ray: the cluster, as auto, host:port or ray://host:10001.",

@@ -32,8 +32,8 @@ def test_counts_come_first_and_add_up_at_the_end(tree, tmp_path):
     assert "train: 2 clips, 10 frames" in result.stderr
     assert "plan: 1 process (serial) x 1 thread on cpu" in result.stderr
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["train", "2", "0", "10", "10", "0"] in rows
-    assert ["dev", "1", "0", "5", "5", "0"] in rows
+    assert ["train", "2", "2", "0", "10", "10", "0"] in rows
+    assert ["dev", "1", "1", "0", "5", "5", "0"] in rows
     assert "no effect" not in result.stderr
     words = ("--num-workers-per-gpu", "4")
     result = ran("extract", tree, "--out", tmp_path / "run", *FAKE, *words)

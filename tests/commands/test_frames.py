@@ -36,7 +36,7 @@ def test_the_command_writes_pictures_and_says_where_they_are_listed(videos, tmp_
     assert result.exit_code == 0
     assert "train: 2 clips, 21 frames" in result.stderr
     assert re.search(r"index.csv written; 0\.\d\d MB; [\d.]+ frames/s", result.stderr)
-    assert "train 2 0 21 21 0".split() in map(str.split, result.stdout.splitlines())
+    assert "train 2 2 0 21 21 0".split() in map(str.split, result.stdout.splitlines())
     assert [(clip.width, clip.height) for clip in read_index(out)] == [(24, 16)] * 3
     again = posemill("frames", videos, "--out", out, *SMALL)
     assert "nothing was left to do" in again.stderr

@@ -47,7 +47,7 @@ FOLDERS = {
 }
 # These look at the names before the work, which takes too long here.
 NAMED = {
-    "demo": (("demo", "--out", "out"), ["out/clips.csv", "out/presence.csv"]),
+    "demo": (("demo", "--out", "out"), ["out/clips.csv", "out/keypoints.csv"]),
     "tune": (("tune", "--data", "data", "--out", "out.toml"), ["out.toml"]),
     "train": (
         ("train", "--data", "data", "--out", "out"),

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from posemill.formats.shared.contract import Recipe
 
 AnyPath = os.PathLike[str] | str
-KINDS: dict[str | None, Message] = {
-    "training": Message("a training"),
-    "sweep": Message("a sweep"),
-}
+KINDS: dict[str | None, Message] = {"training": Message("a training"), "sweep": Message("a sweep")}
 
 
 def text_of(value: object) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,14 +89,6 @@ def prepare(
         )
 
 
-def _show_prepare(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    with warnings_as_notes():
-        if dry_run:
-            _print_dry_run(ask.keywords, "npz", is_prepare=True, as_json=as_json)
-        else:
-            (print_json if as_json else _print_prepared)(ask())
-
-
 def export(
     run: RunOrFile,
     to: Annotated[
@@ -133,13 +125,19 @@ def export(
         )
 
 
-def _show_export(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    with warnings_as_notes():
-        if dry_run:
-            to = format_of(ask.keywords.get("to"), ask.keywords.get("out", ""))
-            _print_dry_run(ask.keywords, to, as_json=as_json)
-        else:
-            (print_json if as_json else _print_exported)(ask())
+def _show_written(
+    print_result: Callable[[Any], None], *, is_prepare: bool = False
+) -> Callable[..., None]:
+    """Return what shows the result of `prepare` or `export`, or what it would be."""
+
+    def show(ask: Ask, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+        with warnings_as_notes():
+            if dry_run:
+                _print_dry_run(ask.keywords, is_prepare=is_prepare, as_json=as_json)
+            else:
+                (print_json if as_json else print_result)(ask())
+
+    return show
 
 
 def format_of(to: str | None, out: AnyPath) -> str:
@@ -320,13 +318,12 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
     say_losses(summary.losses)
 
 
-def _print_dry_run(
-    values: Mapping[str, Any], to: str, *, is_prepare: bool = False, as_json: bool
-) -> None:
+def _print_dry_run(values: Mapping[str, Any], *, is_prepare: bool, as_json: bool) -> None:
     """Say what `export` or `prepare` would write."""
     from posemill.jobs.convert.between import count_export
     from posemill.jobs.convert.prepare import check_splits
 
+    to = "npz" if is_prepare else format_of(values.get("to"), values.get("out", ""))
     known = ExportShape.all_fields()
     shape = ExportShape(**{name: value for name, value in values.items() if name in known})
     with _opened(shape, values["run"]) as ((source,), recipe):
@@ -349,7 +346,7 @@ def _print_dry_run(
 
 COMMANDS = (
     Command("merge", merge, _show_merge, skip=("splits",)),
-    Command("prepare", prepare, _show_prepare),
-    Command("export", export, _show_export),
+    Command("prepare", prepare, _show_written(_print_prepared, is_prepare=True)),
+    Command("export", export, _show_written(_print_exported)),
     Command("import", import_run, _show_import),
 )

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from posemill.jobs.extract.plan import WorkerPlan
     from posemill.jobs.extract.run import Summary
     from posemill.jobs.extract.status import Progress
-    from posemill.jobs.frames import FramesSummary
     from posemill.sources import ClipList
 
 InBackground = Annotated[bool, setting("Run in the background.", flags=("--detach",))]
@@ -199,18 +198,20 @@ def print_plan(config: JobConfig, clips: ClipList, workers: WorkerPlan) -> None:
     say("plan: {workers}", workers=workers.describe(), err=True)
 
 
-def print_counts(summary: Summary | FramesSummary) -> None:
-    """Print what came of each split, and why frames failed."""
-    fields = attrgetter(
-        "split", "num_clips", "clips_failed", "frames_known", "frames_out", "frames_failed"
-    )
-    columns = ["split", "clips", "clips failed", "frames in", "frames out", "frames failed"]
-    print_table(columns, map(fields, summary.counts))
-    if summary.reasons:
-        print_reasons(summary.reasons)
+def print_counts(progress: Progress) -> None:
+    """Print how far each split is, and why frames failed."""
+    names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
+    rows = list(map(attrgetter(*names.split()), progress.counts))
+    columns = ["split", "clips", "done", "clips failed", "frames in", "frames out", "frames failed"]
+    if any(progress.in_flight.values()):  # the share of frames done counts these, too
+        columns.append(Message("not yet written"))
+        rows = [(*row, progress.in_flight.get(row[0], 0)) for row in rows]
+    print_table(columns, rows)
+    if progress.reasons:
+        print_reasons(progress.reasons)
         say(
             "one by one: posemill status {run!q} --failures; try them again: {--retry-failed}",
-            run=summary.name,
+            run=progress.name,
         )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from posemill.commands.declaring import Command, Overwrite, shown_by
 from posemill.commands.printing import print_lines, print_table, say
 from posemill.errors import ConfigError
 from posemill.files import atomic_path, cache_folder
-from posemill.messages import Message, join, render
+from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import setting
 
@@ -45,31 +44,17 @@ def demo(
     overwrite: Overwrite = False,
 ) -> None:
     """Try posemill on real clips and a picture; say where the results are."""
-    source, run, pictures = out / "clips.csv", out / "run", out / "pictures"
+    source, run, table = out / "clips.csv", out / "run", out / "keypoints.csv"
     outputs = Outputs(out, overwrite=overwrite)
-    for path in (source, out / "presence.csv"):
-        outputs.claim_file(path)
+    outputs.claim_file(source)
+    Outputs(run, overwrite=overwrite).claim_file(table)
     _write_source(source, outputs)
-    _run_command("extract", source, "--out", run)
     replace = ["--overwrite"] if overwrite else []
-    _run_command("visualize", run, "--num-samples", "6", "--out", pictures, *replace)
-    columns, *rows = _presence(run)
-    table = out / "presence.csv"
-    with (
-        outputs.writing_file(table),
-        atomic_path(table) as temporary,
-        temporary.open("w", newline="") as handle,
-    ):
-        csv.writer(handle, lineterminator="\n").writerows([columns, *rows])
-    print_table([name.replace("_", " ") for name in columns], rows)
-    say(
-        "\nkeypoints  {run}  (Parquet; in Python: posemill.open_run({run_text!r}))",
-        run=run,
-        run_text=str(run),
-    )
-    say("table      {path}  (share of frames in which a part was found)", path=out / "presence.csv")
-    for picture in (pictures / "clip_contact_sheet.png", *sorted(pictures.glob("picture/*.png"))):
-        say("{name}  {path}", name=f"{render(Message('picture')):9}", path=picture)
+    _run_command("extract", source, "--out", run)
+    _run_command("view", run, "--detailed", "--rows", "0")
+    _run_command("export", run, "--out", table, *replace)
+    _run_command("visualize", run, "--num-samples", "6", "--out", out / "pictures", *replace)
+    say("in Python: posemill.open_run({run_text!r})", run_text=str(run))
 
 
 def _write_source(path: Path, outputs: Outputs) -> None:
@@ -97,17 +82,6 @@ def _run_command(*arguments: str | Path) -> None:
     say("$ posemill {words}", words=shlex.join(words), style="bold")
     if code := run_line(words):
         raise SystemExit(code)
-
-
-def _presence(run: Path) -> Iterator[list[Any]]:
-    """Yield the columns, then a row per clip: the share of its frames each part was found in."""
-    from posemill.runs.reader import open_run
-
-    for number, clip in enumerate(open_run(run).clips()):
-        if not number:
-            yield ["clip", "frames", *clip.skeleton.part_names]
-        shares = clip.present.mean(0) if len(clip) else [0.0] * len(clip.skeleton.parts)
-        yield [clip.clip_id, len(clip), *(f"{share:.3f}" for share in shares)]
 
 
 def doctor(
@@ -297,9 +271,7 @@ def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
 COMMANDS = (
     Command("demo", demo),
     Command(
-        "doctor",
-        doctor,
-        shown_by(_print_diagnosis, lambda diagnosis: bool(diagnosis.problems)),
+        "doctor", doctor, shown_by(_print_diagnosis, lambda diagnosis: bool(diagnosis.problems))
     ),
     Command("models pull", pull),
     Command("models list", list_models, shown_by(_print_models)),

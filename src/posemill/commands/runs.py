@@ -6,15 +6,14 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posemill.commands.arguments import KINDS, AnyPath, run_of
 from posemill.commands.declaring import AsJson, Ask, Command
+from posemill.commands.extract import print_counts
 from posemill.commands.printing import (
     print_json,
-    print_reasons,
     print_records,
     print_table,
     print_written,
@@ -91,7 +90,7 @@ def _show_status(
     ):
         say_line(text)
     if isinstance(state, Status):
-        _print_run(state)
+        print_counts(state)
     else:
         _print_training(state)
     for failure in failed:
@@ -104,18 +103,6 @@ def _show_status(
 def say_line(text: str, /, **values: object) -> None:
     """Print a message on one line: a name with line ends in it makes no lines of its own."""
     print_written(printable(render(Message(text, **values)), keep=""))
-
-
-def _print_run(state: Status) -> None:
-    names = "split num_clips clips_done clips_failed frames_known frames_out frames_failed"
-    columns = ["split", "clips", "done", "clips failed", "frames", "out", "frames failed"]
-    rows = list(map(attrgetter(*names.split()), state.counts))
-    if any(state.in_flight.values()):  # the share of frames done counts these, too
-        columns.append(Message("not yet written"))
-        rows = [(*row, state.in_flight.get(row[0], 0)) for row in rows]
-    print_table(columns, rows)
-    if state.reasons:
-        print_reasons(state.reasons)
 
 
 def _print_training(state: TrainStatus | SweepStatus) -> None:

@@ -12,15 +12,15 @@ import sys
 
 import psutil
 import pytest
-from cli_runner import CliRunner
+from cli_runner import CliRunner, said_by
 
 from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.jobs.extract import coordinator
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.status import Progress, log_path, read_status, stop_run
+from posemill.jobs.extract.status import Progress, read_status, stop_run
 from posemill.machine.gpus import Gpu
-from posemill.machine.live_files import last_lines, write_live
+from posemill.machine.live_files import write_live
 from posemill.runs.events import Committed, Finished, Lost, PlannedClip, UnitProgress
 from posemill.runs.home import holder_of, run_lock
 from posemill.runs.log import EventLog
@@ -184,11 +184,14 @@ def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
 ):
     monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
     extract(config_for(make_tree(SIZES)))
-    lines = last_lines(log_path(tmp_path / "run"), 50)
+    lines = json.loads(said_by("logs", tmp_path / "run", "--json"))
     assert f"start: pid {os.getpid()}" in lines[0]
     done = "30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9"
     assert f"finished: {done}" in lines[-1]
     assert [line for line in lines if " progress: " in line][-1].endswith(done)
+    assert said_by("logs", tmp_path / "run", "-n", 1, "--follow") == lines[-1] + "\n"
+    with pytest.raises(RunError, match="no log of worker 7; workers with a log: none"):
+        said_by("logs", tmp_path / "run", "--worker", 7)
 
 
 def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for, tmp_path):
