@@ -117,6 +117,12 @@ def test_flags_values_and_arguments_are_told_apart(app, arguments, seen):
     assert not result.stderr
 
 
+def test_two_arguments_behind_the_values_of_a_flag_keep_their_order():
+    compare = load_commands()[0]["compare"]
+    values, _ = line.read_words(compare, ["--splits", "train", "a", "b"])
+    assert values == {"one": Path("a"), "other": Path("b"), "splits": ("train",)}
+
+
 # Words of other programs and of the requirement, and what they mean here.
 ALIASES = {
     "extract": {"--keep": "skeleton", "--dataset-path": "source", "--output-path": "out"},

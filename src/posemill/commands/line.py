@@ -204,10 +204,11 @@ class _Reader:
         needed = [
             field for field in fields if field.default is MISSING and field.flat not in self.texts
         ]
+        place = len(self._arguments)
         while len(self._arguments) < len(needed) and self._further:
             name, text = self._further.pop()
             self.texts[name].pop()
-            self._arguments.append(text)
+            self._arguments.insert(place, text)  # before the one that was taken first
         words = list(self._arguments)
         for position, declared in enumerate(fields):
             behind = sum(field in needed for field in fields[position + 1 :])
