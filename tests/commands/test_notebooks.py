@@ -77,10 +77,11 @@ def test_a_run_shows_its_splits(tmp_path):
     html = posemill.open_run(write_run(tmp_path / "run", *clips))._repr_html_()
     assert f"<b>{tmp_path / 'run'}</b> holistic-543, finished" in html
     rows = cells(html)
-    assert rows[0] == ["split", "clips", "frames", "pose", "face", "left hand", "right hand",
-                       "clips failed", "frames failed"]  # fmt: skip
-    assert rows[1] == ["train", "1", "4", "100.0%", "100.0%", "25.0%", "0.0%", "0", "0"]
-    assert rows[2] == ["dev", "1", "4", "100.0%", "100.0%", "100.0%", "0.0%", "0", "0"]
+    assert rows[0] == ["split", "clips", "frames", "length", "size", "pose", "face", "left hand",
+                       "right hand", "clips failed", "frames failed"]  # fmt: skip
+    train = ["train", "1", "4", "4", "64x48", "100%", "100%", "25.0%", "0.0%", "0", "0"]
+    dev = ["dev", "1", "4", "4", "64x48", "100%", "100%", "100%", "0.0%", "0", "0"]
+    assert rows[1:3] == [train, dev]
 
 
 def test_hostile_names_are_text(tmp_path):

@@ -17,7 +17,6 @@ from posemill.commands.printing import (
     print_config,
     print_json,
     print_notes,
-    print_reasons,
     print_table,
     say,
     shares_of,
@@ -25,6 +24,7 @@ from posemill.commands.printing import (
 from posemill.commands.progress import ProgressView
 from posemill.config import ExtractConfig, JobConfig
 from posemill.errors import ConfigError
+from posemill.language import translate
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.provenance import Resolved, resolve
@@ -105,11 +105,7 @@ def split_out(config: ExtractConfig) -> tuple[ExtractConfig, Path | None]:
 def config_of(
     kind: type[ConfigT], source: Any, out: AnyPath | None, settings: Mapping[str, Any]
 ) -> ConfigT:
-    """Return a configuration: `source` where it is one, else made of all that was given.
-
-    Raises:
-        ConfigError: Something came beside a configuration.
-    """
+    """Return a configuration: `source` where it is one, else made of all that was given."""
     given = {"out": out, **settings}
     given = {name: value for name, value in given.items() if value is not None}
     if not isinstance(source, kind):
@@ -189,10 +185,6 @@ def print_plan(config: JobConfig, clips: ClipList, workers: WorkerPlan) -> None:
             )
         say(template, split=split, **vars(totals), err=True)
     print_notes((*clips.problems, *unused_settings(config, clips)))
-    if config.fps is not None:
-        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
-    elif config.stride > 1:
-        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
     if isinstance(config, ExtractConfig):
         say(describe_mode(config, settled(config).mode, clips), err=True)
     say("plan: {workers}", workers=workers.describe(), err=True)
@@ -208,7 +200,8 @@ def print_counts(progress: Progress) -> None:
         rows = [(*row, progress.in_flight.get(row[0], 0)) for row in rows]
     print_table(columns, rows)
     if progress.reasons:
-        print_reasons(progress.reasons)
+        reasons = [(translate(reason), *counts) for reason, *counts in progress.reasons]
+        print_table(["reason", "failures", "frames"], reasons)
         say(
             "one by one: posemill status {run!q} --failures; try them again: {--retry-failed}",
             run=progress.name,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from posemill.commands.arguments import AnyPath, Reading, here
 from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile, shown_by
 from posemill.commands.pictures import notes_on, originals_of
-from posemill.commands.printing import print_notes, print_reasons, print_table, say
+from posemill.commands.printing import print_notes, print_table, say
 from posemill.commands.progress import show_progress, track
+from posemill.language import translate
 from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import setting
@@ -138,16 +139,16 @@ def _print_view(result: dict[str, Any]) -> None:
     if "is_finished" in result:
         head.append(Message("finished") if result["is_finished"] else Message("not finished"))
     say("{head}\n", head=join("  ", head))
+    print_table(*split_table(result["splits"]))
     names = list(result["splits"][-1]["presence"])
     labels = [name.replace("_", " ") for name in names]
-    columns = ["split", "clips", "frames", "length", "size", *labels]
-    if any("frames_failed" in split for split in result["splits"]):
-        columns += ["clips failed", "frames failed"]
-    print_table(columns, [_split_row(split, names) for split in result["splits"]])
     if result["reasons"]:
         say("\nwhat gave no keypoints\n")
-        columns = ["reason", "failures", "frames", "clips"]
-        print_reasons(([row[name] for name in columns] for row in result["reasons"]), columns)
+        reasons = [
+            (translate(row["reason"]), row["failures"], row["frames"], row["clips"])
+            for row in result["reasons"]
+        ]
+        print_table(["reason", "failures", "frames", "clips"], reasons)
     if result["sample_rows"]:
         say("\nsample rows (points found of each part)\n")
         rows = [_sample_row(row, names) for row in result["sample_rows"]]
@@ -168,6 +169,16 @@ def _done_to(result: dict[str, Any]) -> Iterator[Message]:
             yield Message(template, name=name)
     if longest := result["interpolated"]:
         yield Message("gaps of up to {num_frames:frame|frames} closed", num_frames=longest)
+
+
+def split_table(splits: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Return columns and rows of the splits that `view` gives."""
+    names = list(splits[-1]["presence"])
+    labels = [name.replace("_", " ") for name in names]
+    columns = ["split", "clips", "frames", "length", "size", *labels]
+    if any("frames_failed" in split for split in splits):
+        columns += ["clips failed", "frames failed"]
+    return columns, [_split_row(split, names) for split in splits]
 
 
 def _split_row(split: dict[str, Any], names: list[str]) -> list[Any]:

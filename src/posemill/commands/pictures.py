@@ -240,27 +240,28 @@ def clip_html(clip: PoseClip) -> str:
     from posemill.skeletons.palette import part_label
 
     width, height = clip.sizes_wh.max(axis=0, initial=0)
-    facts: dict[str, object] = {"clip": clip.clip_id, "split": clip.split}
-    if clip.label is not None:
-        facts["label"] = clip.label
-    facts |= {"skeleton": clip.skeleton_name, "frames": len(clip)}
-    if clip.fps is not None:
-        facts["frames/s"] = f"{clip.fps:g}"
-    if width and height:
-        facts["size"] = f"{width}x{height}"
-    if not len(clip):
-        return table(list(facts), [list(facts.values())])
-    for part, share in zip(clip.skeleton.parts, clip.present.mean(0), strict=True):
-        facts[part_label(part.name)] = f"{share:.1%}"
-    address = picture_uri(plot(clip), _WIDTH)
-    return f'{table(list(facts), [list(facts.values())])}<img src="{address}">'
+    facts = {
+        "clip": clip.clip_id,
+        "split": clip.split,
+        "label": clip.label,
+        "skeleton": clip.skeleton_name,
+        "frames": len(clip),
+        "frames/s": None if clip.fps is None else f"{clip.fps:g}",
+        "size": f"{width}x{height}" if width and height else None,
+    }
+    facts = {name: fact for name, fact in facts.items() if fact is not None}
+    picture = ""
+    if len(clip):
+        shares = zip(clip.skeleton.part_names, clip.present.mean(0), strict=True)
+        facts |= {part_label(part): f"{share:.1%}" for part, share in shares}
+        picture = f'<img src="{picture_uri(plot(clip), _WIDTH)}">'
+    return table(list(facts), [list(facts.values())]) + picture
 
 
 def run_html(run: Run) -> str:
     """Return a run as HTML: clips, frames, presence of the parts and failures of every split."""
-    from posemill.commands.look import view
+    from posemill.commands.look import split_table, view
     from posemill.inspection.report.page import table, text
-    from posemill.skeletons.palette import part_label
 
     state = "finished" if run.is_finished else "not finished"
     head = f"<p><b>{text(run.folder)}</b> {text(run.skeleton_name)}, {state}</p>"
@@ -268,15 +269,7 @@ def run_html(run: Run) -> str:
         splits = view(run, rows=0, progress=False)["splits"]
     except PosemillError as error:  # a shard is gone: what is known is shown all the same
         return f"{head}<p>{text(error)}</p>"
-    parts = list(splits[0]["presence"]) if splits else []
-    rows = [
-        [split["split"], split["num_clips"], split["num_frames"]]
-        + ["" if (share := split["presence"][part]) is None else f"{share:.1%}" for part in parts]
-        + [split.get("clips_failed", 0), split.get("frames_failed", 0)]
-        for split in splits
-    ]
-    columns = ["split", "clips", "frames", *map(part_label, parts), "clips failed", "frames failed"]
-    return head + table(columns, rows)
+    return head + table(*split_table(splits))
 
 
 COMMANDS = (

@@ -89,13 +89,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     _write(captured.get(), sys.stdout, end="")
 
 
-def print_reasons(
-    rows: Iterable[Sequence[Any]], columns: Sequence[str] = ("reason", "failures", "frames")
-) -> None:
-    """Print why frames failed, and how often."""
-    print_table(columns, [(translate(reason), *counts) for reason, *counts in rows])
-
-
 def print_records(rows: Iterable[Mapping[str, Any]]) -> None:
     """Print rows that name their own columns, nothing where there are none."""
     rows = list(rows)
