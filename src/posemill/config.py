@@ -19,9 +19,6 @@ def skeleton_of(value: object) -> str:
     return "auto" if value == "auto" else full_name(str(value))
 
 
-_LEAST_SIDE, _MOST_SIDE = 8, 8192
-
-
 def parse_size(
     value: object, *, option: str = "size", least: int = 1, most: int = 1 << 20
 ) -> tuple[int, int] | None:
@@ -42,7 +39,7 @@ def parse_size(
 
 def resize_of(value: object) -> str | None:
     """Return `WIDTHxHEIGHT` of a size that pictures are brought to; None for None."""
-    size = parse_size(value, option="resize", least=_LEAST_SIDE, most=_MOST_SIDE)
+    size = parse_size(value, option="resize", least=8, most=8192)
     return None if size is None else f"{size[0]}x{size[1]}"
 
 

@@ -405,15 +405,8 @@ def field_of(name: str, declared: Any, default: Any, meta: Mapping[str, Any]) ->
     if {Iterable, Sequence, tuple} & set(kinds):
         kind = tuple
     kind = {Any: object, Mapping: dict}.get(kind, kind)
-    return Field(
-        name=name,
-        flat=name,
-        group="",
-        kind=kind,
-        is_optional=len(kinds) < len(members),
-        default=default,
-        meta=meta,
-    )
+    is_optional = len(kinds) < len(members)
+    return Field(name, name, "", kind=kind, is_optional=is_optional, default=default, meta=meta)
 
 
 def arguments_text(fields: Mapping[str, Field]) -> str:

@@ -153,7 +153,7 @@ def import_run(
     path: Annotated[
         AnyPath, setting("A file or folder of any format.", metavar="FILE", argument=True)
     ],
-    out: Annotated[AnyPath, setting("Folder of the new run.")],
+    out: NewRun,
     *,
     skeleton: Skeleton = None,
     overwrite: ReplaceRun = False,
@@ -175,12 +175,6 @@ def import_run(
             dry_run=dry_run,
             watch=_bar("importing", progress),
         )
-
-
-def _show_import(ask: Ask, *, as_json: AsJson = False) -> None:
-    with warnings_as_notes():
-        summary = ask()
-    _print_run(summary, as_json=as_json, dry_run=ask.keywords.get("dry_run", False))
 
 
 def merge(
@@ -215,7 +209,7 @@ def merge(
         )
 
 
-def _show_merge(ask: Ask, *, as_json: AsJson = False) -> None:
+def _show_new_run(ask: Ask, *, as_json: AsJson = False) -> None:
     values = ask.keywords
     overwrite, dry_run = values.get("overwrite", False), values.get("dry_run", False)
     run, file = run_and_file(values["out"])
@@ -319,7 +313,6 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
 
 
 def _print_dry_run(values: Mapping[str, Any], *, is_prepare: bool, as_json: bool) -> None:
-    """Say what `export` or `prepare` would write."""
     from posemill.jobs.convert.between import count_export
     from posemill.jobs.convert.prepare import check_splits
 
@@ -345,8 +338,8 @@ def _print_dry_run(values: Mapping[str, Any], *, is_prepare: bool, as_json: bool
 
 
 COMMANDS = (
-    Command("merge", merge, _show_merge, skip=("splits",)),
+    Command("merge", merge, _show_new_run, skip=("splits",)),
     Command("prepare", prepare, _show_written(_print_prepared, is_prepare=True)),
     Command("export", export, _show_written(_print_exported)),
-    Command("import", import_run, _show_import),
+    Command("import", import_run, _show_new_run),
 )

@@ -258,7 +258,6 @@ def _print_engines(infos: dict[str, dict[str, Any]]) -> None:
         if package := info["missing"]:
             template = "\n{engine} is not ready here; run: pip install {package!q}"
             say(template, engine=name, package=package)
-    for name, info in infos.items():
         for option in info["options"]:
             say("\n{engine}  --engine-option {name}={default}", engine=name, **option)
             say(

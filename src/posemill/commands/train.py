@@ -125,11 +125,7 @@ def _print_summary(out: Path, summary: Any) -> None:
     from posemill.training.loop.timing import shares
     from posemill.training.tuning.advice import LEAST_SECONDS
 
-    rounded = [
-        {"split": split} | {name: _rounded(score) for name, score in scores.items()}
-        for split, scores in summary["scores"].items()
-    ]
-    print_records(rounded)
+    print_records({"split": split, **scores} for split, scores in summary["scores"].items())
     seconds = summary["timing_seconds"]
     is_long = sum(seconds.values()) >= LEAST_SECONDS
     advice = summary["advice"] or ([_NOTHING] if is_long else [])
