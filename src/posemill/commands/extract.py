@@ -185,6 +185,10 @@ def print_plan(config: JobConfig, clips: ClipList, workers: WorkerPlan) -> None:
             )
         say(template, split=split, **vars(totals), err=True)
     print_notes((*clips.problems, *unused_settings(config, clips)))
+    if config.fps is not None:
+        say("fewer frames: {fps:g} of every second", fps=config.fps, err=True)
+    elif config.stride > 1:
+        say("fewer frames: 1 of every {stride}", stride=config.stride, err=True)
     if isinstance(config, ExtractConfig):
         say(describe_mode(config, settled(config).mode, clips), err=True)
     say("plan: {workers}", workers=workers.describe(), err=True)
