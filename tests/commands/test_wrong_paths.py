@@ -99,7 +99,14 @@ def test_a_function_is_found_again_by_another_process():
         if inspect.isfunction(value):
             assert pickle.loads(pickle.dumps(value)) is value
             assert value.__doc__
-            assert "keywords" not in inspect.signature(value).parameters
+            signature = inspect.signature(value)
+            assert "keywords" not in signature.parameters
+            assert signature.return_annotation is not signature.empty
+
+
+def test_a_function_says_its_name_with_what_it_lacks():
+    with pytest.raises(TypeError, match=r"open_run\(\) missing .* 'path'"):
+        posemill.open_run()
 
 
 def test_commands_say_flags_and_a_file_its_settings(tmp_path):

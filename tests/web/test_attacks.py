@@ -224,6 +224,12 @@ def test_a_video_is_sent_whole_or_in_the_parts_that_are_asked_for(
     whole = client.get(address)
     assert (whole.status_code, whole.headers["content-type"]) == (200, "video/mp4")
     assert whole.content == content
+    for ending, kind in {"M4V": "mp4", "mkv": "x-matroska", "ogv": "ogg", "webm": "webm"}.items():
+        other = tmp_path / f"short.{ending}"
+        other.write_bytes(b"video")
+        monkeypatch.setattr(ChildProcess, "ask", lambda *_, path=other, **__: path)
+        assert client.get(address).headers["content-type"] == f"video/{kind}"
+    monkeypatch.setattr(ChildProcess, "ask", lambda *_, **__: path)
     head = client.head(address)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == str(size)

@@ -1,3 +1,4 @@
+import json
 import shutil
 import sqlite3
 import struct
@@ -15,8 +16,8 @@ from posemill.clips.inputs import ClipInput
 from posemill.records import OtherPeople, PersonIds, PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.web import clip_data, media
-from posemill.web.describing import continue_arguments, read_speeds
-from posemill.web.library import ClipAddress, Library
+from posemill.web.describing import continue_arguments, read_speeds, row_of
+from posemill.web.library import ClipAddress, Entry, Library
 from posemill.web.measuring import fill
 
 
@@ -202,6 +203,16 @@ def test_two_runs_of_a_clip_are_compared_frame_by_frame(client, entry_of):
     assert offered[1]["key"] == other.key
     path = f"/api/runs/{entry_of('fake').key}/others"
     assert client.get(path, params={"split": "train", "id": "a"}).json() == []
+
+
+@pytest.mark.parametrize("stats", [{"num_clips": "many"}, {"num_frames": [1], "skeleton": ["a"]}])
+def test_prepared_data_with_statistics_of_another_maker_is_shown_without_them(stats, tmp_path):
+    posemill.prepare(write_run(tmp_path / "run", make_person(4)), tmp_path / "data", progress=False)
+    (path,) = (tmp_path / "data").glob("*_stats.json")
+    path.write_text(json.dumps(stats))
+    row = row_of(Entry("key", "prepared", "data", tmp_path / "data"))
+    assert [row[name] for name in ("state", "clips", "total")] == ["finished", None, None]
+    assert row["skeleton"] == ""
 
 
 def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(tmp_path):

@@ -191,13 +191,16 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             if name not in parameters:
                 near = hint(name, parameters) or f"; it takes: {', '.join(parameters)}"
                 raise TypeError(f"{function.__name__}() has no keyword {name!r}{near}")
+        if not fields:  # Python says best what is missing
+            return function(*args, **keywords)
         bound = signature.bind(*args, **keywords)
         for name in bound.arguments.keys() & fields:
             bound.arguments[name] = fields[name].check(bound.arguments[name])
         return function(*bound.args, **bound.kwargs)
 
     call.__module__ = "posemill"  # where it is found again by who unpickles it
-    call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    shown = signature.replace(parameters=list(parameters.values()))
+    call.__signature__ = shown  # type: ignore[attr-defined]
     text = inspect.cleandoc(function.__doc__ or "")
     if documented and "\nArgs:" not in text:
         head, mark, raises = text.partition("\n\nRaises:")

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 # What Python knows itself: the registry of a Windows may call a script plain text.
 _TYPES = MimeTypes()
+for _kind, _ending in (("mp4", ".m4v"), ("ogg", ".ogv"), ("x-matroska", ".mkv")):
+    _TYPES.add_type(f"video/{_kind}", _ending)
 _BYTES = "application/octet-stream"
 _WITH_CLIPS: tuple[FolderKind, ...] = ("extraction", "prepared")
 _THREADS = 8  # that read at a time; what else is asked waits

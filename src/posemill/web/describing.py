@@ -30,7 +30,7 @@ from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
 from posemill.web.library import Entry, Library
 
-_STATS = ("num_clips", "num_frames", "options", "parts", "skeleton")
+_STATS = {"num_clips": int, "num_frames": int, "options": dict, "parts": dict, "skeleton": str}
 _LOG_LINES = 200
 _SPEED_LINES = 20_000  # of the log, one a minute: two weeks
 _FILES_NAMED = 50  # of each reason
@@ -97,7 +97,11 @@ def _prepared_row(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
         split = path.name.removesuffix(PREPARED_ENDING)
         stats = read_object(folder / f"{split}_stats.json")
-        facts = {name: stats.get(name) for name in _STATS}
+        # Another maker's may hold anything under these names.
+        facts = {
+            name: stats[name] if isinstance(stats.get(name), kind) else None
+            for name, kind in _STATS.items()
+        }
         splits.append({"split": split, "num_bytes": path.lstat().st_size, **facts})
     clips, frames = ([split[name] for split in splits] for name in ("num_clips", "num_frames"))
     return {
