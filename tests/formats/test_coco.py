@@ -57,6 +57,14 @@ def test_a_plain_file_gives_a_clip_per_picture_and_counts_unknown_pictures(tmp_p
     assert f"{path}: 1 annotations are of pictures that are not in it; left out" in caplog.text
 
 
+@pytest.mark.parametrize("videos", [3, [None], [1], "film", {"a": 1}, [["clip_id", "sizes_wh"]]])
+def test_videos_of_another_maker_do_not_matter(tmp_path, videos):
+    path = plain_file(tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "videos": videos}))
+    (clip,) = COCO.read(path)
+    assert clip.clip_id == "000007"
+
+
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [

@@ -67,7 +67,7 @@ FRAME = {"pose": np.ones((33, 3), np.float32)}
          "clip 'a' do not follow each other: it begins again at frame 2; sort the"),
         ({"dev": {"keypoints": [3]}}, "'dev' frame 0: expected parts by name"),
         ({"dev": {"keypoints": [{"face": np.ones((33, 3))}]}},
-         r"expected face of frame 0 of shape \(68, 3\) \(kind fiu\), got float64 \(33, 3\)"),
+         r"expected face of dev frame 0 of shape \(68, 3\) \(kind fiu\), got float64 \(33, 3\)"),
         ({"dev": {"keypoints": [{"face": "?"}]}}, "expected an array, got str"),
         ({"dev": {"keypoints": [{"pose": np.full((33, 3), np.inf)}]}}, "a found point is infinite"),
     ],

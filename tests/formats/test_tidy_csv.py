@@ -78,6 +78,12 @@ def test_names_decide_where_a_point_stands(tmp_path, caplog):
         (lambda text: text.replace("a,4,nose", "a,4.5,nose"), "line 20: invalid literal for int"),
         (lambda text: text + "a,5\n", "line 38: expected 5 fields as in the first line, got 2"),
         (lambda text: text.splitlines()[0] + "\n", "holds no clips"),
+        (
+            lambda text: text.replace("x,y\n", "x,y,info\n").replace(
+                "0.5\n", '0.5,"{""clip"": {""fps"": NaN}}"\n'
+            ),
+            "NaN is not a JSON number",
+        ),
         (lambda text: text + "x" * (1 << 20), "a line has 1048576 characters or more"),
     ],
 )

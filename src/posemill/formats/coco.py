@@ -78,7 +78,7 @@ class CocoFormat(PeopleFormat):
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
             raise ValueError("expected an object with a list 'images'")
         videos = content.get("videos") or [{}]
-        is_ours = all({"clip_id", "sizes_wh"} <= {*video} for video in videos)
+        is_ours = isinstance(videos, list) and all(map(_is_ours, videos))
         yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
 
 
@@ -149,6 +149,10 @@ def _box(points: npt.NDArray[np.float64]) -> list[float]:
         return [0.0, 0.0, 0.0, 0.0]
     low, high = points[:, :2].min(0), points[:, :2].max(0)
     return [round(value, 3) for value in (*low.tolist(), *(high - low).tolist())]
+
+
+def _is_ours(video: Any) -> bool:
+    return isinstance(video, dict) and {"clip_id", "sizes_wh"} <= video.keys()
 
 
 def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -139,6 +139,6 @@ def _points(split: str, rows: Sequence[int], frames: list[Any]) -> np.ndarray[An
             if parts.get(part.name) is None:
                 continue
             array = array_of(parts[part.name])
-            check_array(array, f"{part.name} of frame {index}", "fiu", (len(part), 3))
+            check_array(array, f"{part.name} of {split[:80]} frame {index}", "fiu", (len(part), 3))
             place[part.start : part.stop] = array
     return points

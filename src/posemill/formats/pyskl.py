@@ -148,7 +148,7 @@ def _clip_of(
         raise ValueError("expected annotations with 'frame_dir' and 'keypoint'")
     name = str(annotation["frame_dir"])
     people = array_of(annotation["keypoint"])
-    shapes = [(max(1, len(people)), "frames", "points", dims) for dims in (2, 3)]
+    shapes = [(max((1, *people.shape[:1])), "frames", "points", dims) for dims in (2, 3)]
     check_array(people, f"keypoint of {name[:80]}", "biuf", *shapes)
     scores = np.ones(people.shape[:3], np.float32)
     if "keypoint_score" in annotation:

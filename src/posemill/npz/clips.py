@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -147,10 +147,15 @@ def read_npz_header(arrays: MappedNpz) -> Mapping[str, Any]:
 
 def read_object(text: str, name: str = "header") -> dict[str, Any]:
     """Return the object in a text of JSON: what a file of ours says about itself or a clip."""
-    value = json.loads(text)
+    value = json.loads(text, parse_constant=refuse_constant)
     if not isinstance(value, dict):
         raise ValueError(f"expected an object as {name}, got {type(value).__name__}")
     return value
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise for NaN and infinity, which JSON has not: a `parse_constant` of `json.loads`."""
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def split_by_name(path: Path) -> str:

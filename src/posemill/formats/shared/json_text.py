@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from posemill.errors import ContentError
 from posemill.files import reading
-from posemill.npz.clips import read_object
+from posemill.npz.clips import read_object, refuse_constant
 from posemill.records import PoseClip, fields_of_recipe
 
 INDEX = "posemill.jsonl"
@@ -29,11 +29,7 @@ MAX_LINE_BYTES = MAX_JSON_BYTES
 
 def parse_json(text: str | bytes) -> Any:
     """Return the value; an error of `CORRUPT` for anything broken, too deep, NaN or infinite."""
-
-    def reject(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not a JSON number")
-
-    return json.loads(text, parse_constant=reject)
+    return json.loads(text, parse_constant=refuse_constant)
 
 
 def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
