@@ -167,7 +167,6 @@ def test_a_shard_is_rewritten_without_rows_that_were_given_up(run):
 
         def tidied():
             compact(home, events)
-            remove_uncommitted(home, events)
             names = [path.name for path in (run / "shards").iterdir()]
             assert names == list(events.ledger.shard_sizes())
             return names

@@ -30,7 +30,7 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import SHARDS_NAME, Manifest
+from posemill.runs.manifest import SHARDS_NAME, Manifest, shard_path
 from posemill.runs.queries import Failure, ShardRows
 from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import BlockPlan, checksum_of, read_rows
@@ -199,7 +199,8 @@ def remove_uncommitted(home: RunHome, events: EventLog) -> None:
 def compact(home: RunHome, events: EventLog) -> None:
     """Rewrite the shards that hold rows that no longer count: each first, then the event of it.
 
-    What is left, of one that was killed in between too, is a shard for `remove_uncommitted`.
+    Then the old one goes: a disk needs room for one, not for all. Killed in between, what is left
+    is a shard for `remove_uncommitted`.
     """
     # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
     # may be replaced would have to be guarded against a writer that was cut off.
@@ -217,6 +218,7 @@ def compact(home: RunHome, events: EventLog) -> None:
             name, run_id = f"{stem}-r{int(count or 0) + 1}.parquet", manifest.run_id
             shard = write_shard(home.address, name, table, pieces=old.pieces, run_id=run_id)
         events.record(Committed(dataclasses.replace(shard, replaces=old.name), ()))
+        shard_path(home.work, old.name).unlink(missing_ok=True)
 
 
 def shard_stem(start_no: int, task_no: int) -> str:
