@@ -68,6 +68,9 @@ def test_another_skeleton_has_its_name_and_a_score_for_every_point(tmp_path):
     np.savez(tmp_path / "cat.npz", **unknown)
     with pytest.raises(FormatError, match=r"cat\.npz: unknown skeleton 'cat-9'"):
         list(detect_format(tmp_path / "cat.npz").read(tmp_path / "cat.npz"))
+    np.savez(tmp_path / "bare.npz", skeleton="openpose-18")
+    with pytest.raises(FormatError, match=r"bare\.npz: expected arrays pose, found skeleton"):
+        list(detect_format(tmp_path / "bare.npz").read(tmp_path / "bare.npz"))
 
 
 def test_a_file_with_keypoints_is_none_of_landmarks_whatever_else_it_has(tmp_path):
