@@ -203,14 +203,18 @@ def test_opencv_is_tried_on_a_picture_and_timed():
 
 @pytest.mark.skipif(find_spec("onnxruntime") is None, reason="onnxruntime is not installed")
 def test_a_library_that_traps_is_named_and_not_tried_again(tmp_path, monkeypatch):
-    (tmp_path / "onnxruntime.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(doctor, "LIBRARIES", {"onnxruntime": "onnxruntime"})
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "onnxruntime.py").write_text("import os\nos.kill(os.getpid(), 4)\n")
+    (tmp_path / "modules" / "av.py").write_text("raise ImportError('_core.so: file too short')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"), prepend=os.pathsep)
+    monkeypatch.setattr(doctor, "LIBRARIES", {"onnxruntime": "onnxruntime", "pyav": "av"})
     tried = try_libraries()
     assert tried["onnxruntime"] == Outcome(False, "illegal instruction (SIGILL)")
-    (problem,) = diagnose(tried=tried).problems
+    problem, damaged = diagnose(tried=tried).problems
+    assert "file too short" in damaged
+    assert damaged.endswith("install it again: pip install --force-reinstall av")
     assert problem.startswith("onnxruntime was tried on this machine and failed: illegal instr")
     assert "engine_options={'runtime': 'litert'}" in problem
-    (kept,) = (tmp_path / "tried" / "trials").iterdir()
+    (kept,) = (tmp_path / "tried" / "trials").glob("onnxruntime*")
     kept.write_text(kept.read_text().replace("illegal", "kept: illegal"))
     assert "FAILS: kept: illegal" in CliRunner().invoke(run_line, ["doctor"]).stdout

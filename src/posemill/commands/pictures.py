@@ -122,8 +122,8 @@ def report(
     from posemill.inspection.report.build import measure_all, write_report
 
     outputs = Outputs(run, overwrite=overwrite)
-    outputs.claim_file(here(out))
     material = Reading(**reading).open(run)
+    outputs.claim_file(here(out))
     total = material.num_frames
     clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
     quality = measure_all(clips)

@@ -24,11 +24,13 @@ from posemill.estimators.runtimes import PACKAGES, open_network
 from posemill.machine.processes import die_with_parent, python_command
 from posemill.machine.trials import Outcome, kept_outcomes, run_child
 
-LIBRARIES = {"opencv": "cv2", **PACKAGES}
+LIBRARIES = {"opencv": "cv2", "pyav": "av", "pyarrow": "pyarrow", **PACKAGES}
 MAPS_NETWORK = "mobilenet_thin"
 _LIMIT_SECONDS = 60.0
 _NUM_RUNS = 3
 _MODULES = {
+    "pyav": "av",
+    "pyarrow": "pyarrow",
     "litert": "ai_edge_litert.interpreter",
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
@@ -53,8 +55,9 @@ def try_library(library: str, network: str = "") -> Outcome | None:
             outcome = replace(outcome, seconds={network or "a picture": float(text)})
         return [outcome]
 
-    # Another version is another file.
-    facts = [spec.origin, Path(spec.origin).stat().st_mtime_ns, network]
+    # Another version is another file, and what pip overwrites changes its folder.
+    file = Path(spec.origin)
+    facts = [spec.origin, file.stat().st_mtime_ns, file.parent.stat().st_mtime_ns, network]
     return kept_outcomes(library, facts, make)[0]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from posemill import __version__, plugins
 from posemill.errors import PosemillError
 from posemill.estimators import engine_infos
-from posemill.estimators.runtimes import choose_runtime, has_litert_here
+from posemill.estimators.runtimes import PACKAGES, choose_runtime, has_litert_here
 from posemill.estimators.runtimes.devices import (
     list_gpus,
     list_onnx_runtimes,
@@ -48,6 +48,8 @@ _REMEDIES = {
     ),
     "onnxruntime": Message("run the networks on LiteRT: {--engine-option:runtime=litert}"),
     "openvino": Message("do not ask for {--engine-option:runtime=openvino}"),
+    "pyav": Message("install it again: pip install --force-reinstall av"),
+    "pyarrow": Message("install it again: pip install --force-reinstall pyarrow"),
 }
 _NETWORK = "pose_detection"
 
@@ -281,7 +283,7 @@ def try_libraries() -> dict[str, Outcome]:
     """
     network = _NETWORK if state_of(get_pinned(_NETWORK, "model")) == "ready" else ""
     outcomes = {
-        library: try_library(library, "" if library == "opencv" else network)
+        library: try_library(library, network if library in PACKAGES else "")
         for library in LIBRARIES
     }
     return {library: outcome for library, outcome in outcomes.items() if outcome is not None}
