@@ -25,6 +25,7 @@ from posemill.errors import ConfigError, FormatError, PosemillError, RunError, S
         (lambda to: posemill.view("nowhere"), PosemillError, "nowhere: no such file or folder"),
         (lambda to: posemill.visualize("nowhere", to), PosemillError, "nowhere: no such file"),
         (lambda to: posemill.report("nowhere", to), PosemillError, "nowhere: no such file"),
+        (lambda to: posemill.report("nowhere", __file__), PosemillError, "nowhere: no such file"),
         (lambda to: posemill.status("nowhere"), RunError, "nowhere is not there"),
         (lambda to: posemill.open_run("nowhere"), RunError, "nowhere"),
     ],
