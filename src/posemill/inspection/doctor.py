@@ -267,11 +267,9 @@ def _runtime_warnings(diagnosis: Diagnosis) -> Iterator[str]:
             remedy=remedy if has_litert_here() else "",
         )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
-        yield Message(
-            "{num_gpus} GPU(s) here that cannot be used: {remedy}",
-            num_gpus=len(diagnosis.gpus),
-            remedy=say_how_to_use_gpus(installed),
-        )
+        template = "{num_gpus} GPU(s) here that cannot be used: {remedy}"
+        advice = say_how_to_use_gpus(installed)
+        yield Message(template, num_gpus=len(diagnosis.gpus), remedy=advice)
     elif len(installed) > 1:
         yield say_how_to_use_gpus(installed)
 

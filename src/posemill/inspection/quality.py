@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from posemill.geometry import longest_gaps
 from posemill.inspection.drawing.placing import model_bounds
-from posemill.inspection.motion import JUMP_FLOOR, Motion, find_jumps, measure_motion, usual_step
+from posemill.inspection.motion import JUMP_FLOOR, find_jumps, measure_motion, usual_step
 from posemill.messages import Message
 from posemill.records import BoolArray, FloatArray, PoseClip
 from posemill.skeletons.palette import BODY_PARTS, part_label
@@ -76,7 +76,10 @@ def measure(clip: PoseClip) -> ClipQuality:
     """Return the quality of one clip."""
     present, has_picture = clip.present, model_bounds(clip) is None
     motion = measure_motion(clip)
-    is_continuous = _is_continuous(clip, motion)
+    # Frames of one take: loose pictures have many sizes, or people all over.
+    moved = motion.moved[np.isfinite(motion.moved)]
+    is_near = len(moved) <= 2 or float(np.median(moved)) <= JUMP_FLOOR
+    is_continuous = is_near and not (clip.sizes_wh != clip.sizes_wh[:1]).any()
     jumps, frozen = np.zeros_like(present), np.zeros_like(present)
     swapped = np.zeros(len(clip), bool)
     if is_continuous:
@@ -130,14 +133,6 @@ def squeeze(flags: BoolArray, bins: int = STRIP_BINS) -> npt.NDArray[np.uint8]:
     # A single frame that is missing must show, and one that is there too.
     levels = np.clip(np.rint(255 * shares), shares > 0, 255 - (shares < 1))
     return np.asarray(levels, np.uint8)
-
-
-def _is_continuous(clip: PoseClip, motion: Motion) -> bool:
-    """Whether the frames are of one take: loose pictures have many sizes, or people all over."""
-    if len(clip) > 1 and (clip.sizes_wh != clip.sizes_wh[0]).any():
-        return False
-    moved = motion.moved[np.isfinite(motion.moved)]
-    return not (len(moved) > 2 and float(np.median(moved)) > JUMP_FLOOR)
 
 
 def _outside_share(points: FloatArray) -> float:

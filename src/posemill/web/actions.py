@@ -68,12 +68,12 @@ def act(entry: Entry, action: str) -> str:
             return Message("nobody works on it")
         return Message("pid {pid} stopped", pid=pid)
     if entry.kind == "training":
-        return Message("pid {pid} goes on with it", pid=_resume_training(entry.folder))
-    arguments = continue_arguments(entry.folder, Manifest.read(entry.folder))
-    if not arguments:
+        pid = _resume_training(entry.folder)
+    elif arguments := continue_arguments(entry.folder, Manifest.read(entry.folder)):
+        more = ["--retry-failed"] if action == "retry" else []
+        pid = start_detached([*arguments, *more], entry.folder)
+    else:
         raise RunError("only what posemill extract made can be continued from here")
-    more = ["--retry-failed"] if action == "retry" else []
-    pid = start_detached([*arguments, *more], entry.folder)
     return Message("pid {pid} goes on with it", pid=pid)
 
 

@@ -48,9 +48,19 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
     if start >= max(1, clip_length(address)):
         template = "clip {clip_id!r} has no frame {start}"
         raise RunError(template, clip_id=address.clip_id, start=start)
-    if address.entry.kind == "extraction":
-        return _window_of_run(address, start, count)
-    return cut_clip(_clip_of_file(address), start, start + count)
+    if address.entry.kind != "extraction":
+        return cut_clip(_clip_of_file(address), start, start + count)
+    folder = address.entry.folder
+    chosen: list[ShardRows] = []
+    before = 0  # rows of the clip
+    for row in _rows_of(address):
+        skipped = max(0, start - before)
+        taken = min(row.num_rows, start + count - before) - skipped
+        if taken > 0:
+            chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
+        before += row.num_rows
+    (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
+    return dataclasses.replace(clip, run_folder=str(folder))
 
 
 def pack_points(rows: PoseClip | OtherPeople) -> bytes:
@@ -158,12 +168,8 @@ def read_whole(address: ClipAddress, most: int) -> PoseClip:
     """Return a clip of at most so many frames, an error for a longer one."""
     length = clip_length(address)
     if length > most:
-        raise RunError(
-            "clip {clip_id!r} has {length} frames; this is done for up to {most}",
-            clip_id=address.clip_id,
-            length=length,
-            most=most,
-        )
+        template = "clip {clip_id!r} has {length} frames; this is done for up to {most}"
+        raise RunError(template, clip_id=address.clip_id, length=length, most=most)
     if address.entry.kind == "extraction":
         return open_run(address.entry.folder).clip(address.clip_id, address.split)
     return _clip_of_file(address)
@@ -186,29 +192,12 @@ def _strips(address: ClipAddress, length: int, first: PoseClip) -> dict[str, Any
     }
 
 
-def _window_of_run(address: ClipAddress, start: int, count: int) -> PoseClip:
-    folder = address.entry.folder
-    chosen: list[ShardRows] = []
-    before = 0  # rows of the clip
-    for row in _rows_of(address):
-        skipped = max(0, start - before)
-        taken = min(row.num_rows, start + count - before) - skipped
-        if taken > 0:
-            chosen.append(row._replace(offset=row.offset + skipped, num_rows=taken))
-        before += row.num_rows
-    (clip,) = open_run(folder).read_block(BlockPlan(tuple(chosen))).clips
-    return dataclasses.replace(clip, run_folder=str(folder))
-
-
 def _rows_of(address: ClipAddress) -> Sequence[ShardRows]:
     with read_ledger(address.entry.folder) as ledger:
         rows = list(ledger.rows(address.split, address.clip_id))
     if not rows:
-        raise RunError(
-            "there are no keypoints of a clip {clip_id!r} in split {split!r}",
-            clip_id=address.clip_id,
-            split=address.split,
-        )
+        template = "there are no keypoints of a clip {clip_id!r} in split {split!r}"
+        raise RunError(template, clip_id=address.clip_id, split=address.split)
     return rows
 
 

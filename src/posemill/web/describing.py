@@ -42,7 +42,6 @@ _NO_SCORES = ("event", "step", "epoch", "loss")
 
 
 def _extraction_row(folder: Path) -> dict[str, Any]:
-    """Return how far an extraction is."""
     status = read_status(folder)
     return {
         "state": status.state,
@@ -62,7 +61,6 @@ def _extraction_row(folder: Path) -> dict[str, Any]:
 
 
 def _training_row(folder: Path) -> dict[str, Any]:
-    """Return how far a training is."""
     status = read_train_status(folder)
     return {
         "state": status.state,
@@ -80,7 +78,6 @@ def _training_row(folder: Path) -> dict[str, Any]:
 
 
 def _sweep_row(folder: Path) -> dict[str, Any]:
-    """Return how far a sweep is."""
     status = read_sweep_status(folder)
     states = [row["state"] for row in status.trainings]
     return {

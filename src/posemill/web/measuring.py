@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posemill.clips.inputs import ClipInput
+from posemill.clips.inputs import ClipInput, ClipName
 from posemill.files import PREPARED_ENDING, folder_kind
 from posemill.inspection.quality import measure
 from posemill.messages import Message, to_json
@@ -26,7 +26,6 @@ from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
 
 _COMMIT_EVERY = 200  # clips
 _MEASURED = ("badness", "num_jumps", "num_swaps", "num_frozen")
-ClipName = tuple[str, str]  # split, clip_id
 
 
 def fill(folder: Path, path: Path) -> None:

@@ -71,7 +71,18 @@ def make_server(
 ) -> tuple[tuple[uvicorn.Server, socket.socket], str]:
     """Return a server with the socket it will listen on, and the address to open."""
     token = None if host in LOOPBACK else secrets.token_urlsafe(24)
-    listening = _listen(host, port)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
+    except OSError as error:
+        template = (
+            "cannot listen on {host}, port {port}: {reason}; choose another by {--port}, or 0 for "
+            "any that is free"
+        )
+        reason = error.strerror or error
+        raise ConfigError(template, host=host, port=port, reason=reason) from error
+    # Connections inherit it: those to machines that went to sleep end.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     guard = Guard(make_app(folders, allow_actions=allow_actions), host=host, token=token)
     config = uvicorn.Config(
         guard,
@@ -91,19 +102,3 @@ def make_server(
     shown = f"[{shown}]" if ":" in shown else shown
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     return (uvicorn.Server(config), listening), address + (f"?token={token}" if token else "")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=_MOST_CONNECTIONS)
-    except OSError as error:
-        template = (
-            "cannot listen on {host}, port {port}: {reason}; choose another by {--port}, or 0 for "
-            "any that is free"
-        )
-        reason = error.strerror or error
-        raise ConfigError(template, host=host, port=port, reason=reason) from error
-    # Connections inherit it: those to machines that went to sleep end.
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return listening

@@ -83,12 +83,12 @@ def _distance_section(compared: Comparison, labels: Sequence[str]) -> str:
     charts = []
     for name, part in compared.total.parts.items():
         counts = part.bars()
-        bars = [
-            (label, part_colour(name), count / max(counts), f"{count:,}")
-            for label, count in zip(BAR_LABELS, counts, strict=True)
-            if any(counts)
-        ]
-        charts += [(part_label(name), bars)] if bars else []
+        if any(counts):
+            bars = [
+                (label, part_colour(name), count / max(counts), f"{count:,}")
+                for label, count in zip(BAR_LABELS, counts, strict=True)
+            ]
+            charts.append((part_label(name), bars))
     columns = [
         "split",
         "part",
@@ -139,11 +139,8 @@ def _worst_section(compared: Comparison, labels: Sequence[str], originals: Origi
                 _figure(picture, clip, label, box)
                 for clip, label in zip(clips, labels, strict=True)
             ]
-            name = Message(
-                "{clip_id}, frame {frame}",
-                clip_id=frame.clip_id or "(no name)",
-                frame=frame.frame_index,
-            )
+            clip_id = frame.clip_id or "(no name)"
+            name = Message("{clip_id}, frame {frame}", clip_id=clip_id, frame=frame.frame_index)
             words = [frame.split]
             if frames is apart:
                 template = "{parts}: {pixels} px apart on average"

@@ -42,11 +42,9 @@ class Side:
                     normalized=outline.normalized,
                 )
         if len(skeletons) != 1:
-            raise PosemillError(
-                "{path}: expected clips of one skeleton, got {skeletons}",
-                path=material.path,
-                skeletons=", ".join(skeletons) or "no clips",
-            )
+            template = "{path}: expected clips of one skeleton, got {skeletons}"
+            shown = ", ".join(skeletons) or "no clips"
+            raise PosemillError(template, path=material.path, skeletons=shown)
         (self.skeleton_name,) = skeletons
 
 
@@ -134,12 +132,8 @@ def choose_layout(one: str, other: str, wanted: str | None = None) -> tuple[str,
         if sources[best].any():
             return best, sources[best] > 0
     as_what = f"as {wanted}" if wanted else "in any skeleton"
-    raise ConfigError(
-        "{one} and {other} have no points to be compared {as_what}",
-        one=one,
-        other=other,
-        as_what=as_what,
-    )
+    template = "{one} and {other} have no points to be compared {as_what}"
+    raise ConfigError(template, one=one, other=other, as_what=as_what)
 
 
 def _sources(one: str, other: str, layout: str) -> IntArray:

@@ -48,11 +48,8 @@ def draw_gallery(
         wanted = set(clip_ids)
         outlines = [outline for outline in outlines if outline.clip_id in wanted]
         for clip_id in sorted(wanted - {outline.clip_id for outline in outlines}):
-            raise PosemillError(
-                "{path} has no clip {clip_id!r}; posemill view --detailed lists them",
-                path=material.path,
-                clip_id=clip_id,
-            )
+            template = "{path} has no clip {clip_id!r}; posemill view --detailed lists them"
+            raise PosemillError(template, path=material.path, clip_id=clip_id)
     chosen = choose_frames(outlines, num_samples, seed)
     if not chosen:
         raise PosemillError(

@@ -153,9 +153,8 @@ class Originals:
             where = ", ".join(map(str, roots)) or "the source, which is not recorded"
             raise PosemillError("no clip {clip_id!r} in {where}", clip_id=clip_id, where=where)
         if not self.follows_links and not any(_stays_in(root, Path(source.path)) for root in roots):
-            raise PosemillError(
-                "{path} leads out of its dataset, so it is not opened", path=source.path
-            )
+            template = "{path} leads out of its dataset, so it is not opened"
+            raise PosemillError(template, path=source.path)
         return source, decoder
 
     def video_path(self, split: str, clip_id: str) -> Path:

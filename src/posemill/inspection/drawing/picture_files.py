@@ -23,11 +23,8 @@ def safe_path(folder: Path, *names: str, suffix: str) -> Path:
     parts = [part for name in names for part in safe_parts(name)]
     target = folder.joinpath(*parts[:-1], parts[-1] + suffix)
     if not target.resolve().is_relative_to(folder.resolve()):
-        raise PosemillError(
-            "{target} leads out of {folder} by a link; choose another folder",
-            target=target,
-            folder=folder,
-        )
+        template = "{target} leads out of {folder} by a link; choose another folder"
+        raise PosemillError(template, target=target, folder=folder)
     return target
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,9 +39,13 @@ def write_report(
     """Write the report: one file, whole or not at all, of a few MB however long the run is."""
     facts, failures = material.facts(), material.failures()
     name = material.path.resolve().name or str(material.path)
-    body = [_tiles(quality, material), _failures_section(material, failures), _facts_section(facts)]
+    head, failed = _tiles(quality, material), _failures_section(material, failures)
+    template = "As recorded with the data; this report was made by posemill {version}."
+    remark = Message(template, version=__version__)
+    table = page.table(["setting", "value"], flatten(facts))
+    origin = page.section(Message("Where it comes from"), table, remark=remark)
+    body = [head, failed, origin]
     if quality.num_clips:  # else everything failed, and there is nothing to measure
-        head, failed, origin = body
         body = [
             head,
             findings.presence_section(quality),
@@ -120,12 +123,9 @@ def _worst_section(material: ClipInput, quality: RunQuality, originals: Original
     for name, about in worst.items():
         title = f"{page.badge(1 - about.badness, f'{about.badness:.2f}')} "
         title += page.text(about.clip_id or "(no name)")
-        words = Message(
-            "{split}, {frames}: {reasons}",
-            split=about.split,
-            frames=findings.frames_text(about.num_frames),
-            reasons=join("; ", about.reasons),
-        )
+        frames, reasons = findings.frames_text(about.num_frames), join("; ", about.reasons)
+        template = "{split}, {frames}: {reasons}"
+        words = Message(template, split=about.split, frames=frames, reasons=reasons)
         blocks.append(page.clip_block(f"<h3>{title}</h3>", words, pictures.get(name, "")))
     remark = Message(
         "The {num_worst} worst of {num_clips:,} clips. The number is the badness: 0 is nothing to "
@@ -165,21 +165,7 @@ def _failures_section(material: ClipInput, failures: list[Failure]) -> str:
         reason = Message(failure.reason)
         rows.append((failure.split, failure.clip_id, frame, reason, failure.message))
     detail = page.table(["split", "clip", "frame", "reason", "message"], rows)
-    summary = Message(
-        "The first {num_rows} of {num_failures:,}, one by one",
-        num_rows=len(rows),
-        num_failures=len(failures),
-    )
+    template = "The first {num_rows} of {num_failures:,}, one by one"
+    summary = Message(template, num_rows=len(rows), num_failures=len(failures))
     folded = f"<details><summary>{page.text(summary)}</summary>{detail}</details>"
     return page.section(heading, reasons, folded)
-
-
-def _facts_section(facts: Mapping[str, Any]) -> str:
-    return page.section(
-        Message("Where it comes from"),
-        page.table(["setting", "value"], flatten(facts)),
-        remark=Message(
-            "As recorded with the data; this report was made by posemill {version}.",
-            version=__version__,
-        ),
-    )

@@ -175,13 +175,9 @@ def smoothing_section(clip: PoseClip) -> str:
     shown = slice(start, start + _SHOWN_FRAMES)
     lines = [("none", GREY, raw[shown, point, axis])]
     lines += [(name, _COLOURS[name], points[shown, point, axis]) for name, points in ways.items()]
-    words = Message(
-        "{axis} of {point} in pixels, frames {first} to {last}",
-        axis="xy"[axis],
-        point=clip.skeleton.point_names[point],
-        first=clip.frame_indices[shown][0],
-        last=clip.frame_indices[shown][-1],
-    )
+    template = "{axis} of {point} in pixels, frames {first} to {last}"
+    name, (first, last) = clip.skeleton.point_names[point], clip.frame_indices[shown][[0, -1]]
+    words = Message(template, axis="xy"[axis], point=name, first=first, last=last)
     columns = [Message("filter"), Message("jitter, px"), Message("jitter left"), Message("lag")]
     numbers, key = page.table(columns, rows), page.colour_key([line[:2] for line in lines])
     chart = page.line_chart([line[1:] for line in lines], label=words)
