@@ -20,16 +20,11 @@ BLOCK_FRAMES = 4096
 
 @dataclass(frozen=True, eq=False)
 class ClipBlock:
-    """Clips of one split and one skeleton, normalised in one way.
+    """Clips of one split and one skeleton, normalised in one way."""
 
-    Args:
-        frames: The rows of all of them, as though they were one clip; named like the first.
-        clips: At least one, in the order of their rows; usually views of `frames`.
-        beside: The same frames of the next person and so on, where several people are wanted.
-    """
-
-    frames: PoseClip
-    clips: tuple[PoseClip, ...]
+    frames: PoseClip  # the rows of all of them, as though they were one clip; named like the first
+    clips: tuple[PoseClip, ...]  # at least one, in the order of their rows; usually views of those
+    # The same frames of the next person and so on, where several people are wanted.
     beside: tuple[ClipBlock, ...] = ()
 
     def __len__(self) -> int:

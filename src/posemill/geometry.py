@@ -59,9 +59,7 @@ def shoulders_of(skeleton: Skeleton) -> tuple[int, int]:
 def to_square_units(points: FloatArray, sizes_wh: npt.NDArray[np.int32]) -> FloatArray:
     """Return points in units of the frame's width along all three axes.
 
-    Args:
-        points: x and y divided by width and height, z in the scale of x.
-        sizes_wh: `(frames, 2)` in pixels; frames of unknown size (0) count as square.
+    `sizes_wh` are `(frames, 2)` in pixels; frames of unknown size (0) count as square.
     """
     width, height = sizes_wh[:, 0].astype(np.float32), sizes_wh[:, 1].astype(np.float32)
     known = (width > 0) & (height > 0)
@@ -159,9 +157,8 @@ def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> Float
 def longest_gaps(mask: BoolArray, lengths: IntArray) -> IntArray:
     """Return `(clips, columns)`: the longest run of frames in which a column is False.
 
-    Args:
-        mask: `(frames, columns)`, the frames of all clips behind each other.
-        lengths: `(clips,)`: frames of each clip; runs end where a clip does.
+    `mask` is `(frames, columns)`, the frames of all clips behind each other; `lengths` `(clips,)`
+    are the frames of each clip, where runs end.
     """
     longest: IntArray = np.zeros((len(lengths), mask.shape[1]), np.int64)
     if not len(mask):

@@ -42,12 +42,7 @@ def expect_folder(out: os.PathLike[str] | str, *, kind: str) -> None:
 
 
 class Outputs:
-    """The files and folders that one command writes.
-
-    Args:
-        sources: What they are made of: the paths of runs or files.
-        overwrite: Replace what is there, whoever wrote it.
-    """
+    """The files and folders that one command writes, made of the runs or files `sources`."""
 
     def __init__(self, *sources: os.PathLike[str] | str, overwrite: bool = False) -> None:
         self._source = " ".join(os.path.realpath(source) for source in sources)

@@ -93,22 +93,13 @@ class PeopleRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OtherPeople:
-    """The people of some frames beside the one whose points stand for the frame.
+    """The people of some frames beside the one whose points stand for the frame."""
 
-    Args:
-        counts: `(frames,)` int64: how many others there are in each.
-        points: `(people, keypoints, 3)`, as in `Keypoints`: those of the first frame, of the
-            second, …; within a frame the largest first.
-        scores: `(people, keypoints)`.
-        world: `(people, 75, 3)`, as in `PoseClip`; None where metres were not kept.
-        ids: Who is who along the clip; None where nobody has looked, see `PoseClip.person_ids`.
-    """
-
-    counts: IntArray
-    points: FloatArray
-    scores: FloatArray
-    world: FloatArray | None = None
-    ids: PersonIds | None = None
+    counts: IntArray  # (frames,): how many others there are in each
+    points: FloatArray  # (people, keypoints, 3): frame by frame, within one the largest first
+    scores: FloatArray  # (people, keypoints)
+    world: FloatArray | None = None  # (people, 75, 3); None where metres were not kept
+    ids: PersonIds | None = None  # None where nobody has looked, see `PoseClip.person_ids`
 
     @cached_property
     def starts(self) -> IntArray:

@@ -31,12 +31,10 @@ Item = TypeVar("Item", PoseClip, ClipBlock)
 
 
 class ClipInput:
-    """A run or a file. Everything is read anew at each call; nothing is kept in memory.
+    """A run, finished or not, or a file or folder in one of the formats.
 
-    Args:
-        path: A run folder, finished or not, or a file or folder in one of the formats.
-        size_wh: The pictures' size, for clips that do not say it.
-        person: Which of several people in a frame the clips are of, as `parse_person` takes it.
+    Everything is read anew at each call; nothing is kept in memory. `size_wh` is the pictures'
+    size, for clips that do not say it.
     """
 
     def __init__(
@@ -122,10 +120,9 @@ class ClipInput:
     ) -> Iterator[PoseClip]:
         """Yield the clips, those of a run split by split.
 
-        Args:
-            layout: The skeleton the clips will be turned into. What it does not need may be left
-                out of those of a run: they then have a smaller skeleton than `skeleton_of` says.
-            may_lack: Splits of which nothing is there, or only failures, and that is no error.
+        What the `layout` they will be turned into does not need may be left out of those of a run:
+        they then have a smaller skeleton than `skeleton_of` says. Splits that `may_lack` clips may
+        be empty, or only have failures.
         """
         return self.chosen(self._all_clips(layout), may_lack)
 

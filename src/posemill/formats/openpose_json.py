@@ -180,13 +180,9 @@ class OpenPoseFileFormat(PeopleFormat):
                     header = json.dumps(clips.header())
                     handle.write(f'{{"version": 1.3, "posemill": {header}, "clips": [\n')
                 frames = {str(number): frame for number, frame in enumerate(_frames_of(clip))}
-                record = json_text.record_of(clip) | {
-                    "skeleton": clip.skeleton_name,
-                    "frames": frames,
-                }
-                handle.write(
-                    ("" if clips.is_first else ",\n") + json_text.line_of(record, clip.clip_id)
-                )
+                points = {"skeleton": clip.skeleton_name, "frames": frames}
+                line = json_text.line_of(json_text.record_of(clip) | points, clip.clip_id)
+                handle.write(line if clips.is_first else f",\n{line}")
             handle.write("\n]}\n")
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:

@@ -48,16 +48,13 @@ FLAGS = {
 }
 _KEYWORDS = {flag.lstrip("-"): keyword for keyword, flag in FLAGS.items()}
 
-
 Spelling = Callable[[str, str], str]  # of an option, by its name and its value, "" for none
 
 
 class Message(str):
     """A sentence of ours, in English; `template` and `values` are what it was made of.
 
-    Args:
-        template: The sentence with its holes; a `Message` without values is itself.
-        values: What fills them. A user's text is never translated, a `Message` is.
+    Of the values a user's text is never translated, a `Message` is.
     """
 
     template: str
@@ -141,14 +138,10 @@ def render(text: object, *, language: str = "", flags: Spelling | None = None) -
 
 @dataclass(frozen=True)
 class Flags:
-    """Options spelled as flags, but for those that a file of settings gave.
+    """Options spelled as flags, but for those that a file of settings gave."""
 
-    Args:
-        in_file: Names of the settings that the reader wrote into a file.
-        typed: The flags that the reader typed, by name: `--output-path` for `out`.
-    """
-
-    in_file: Collection[str] = ()
+    in_file: Collection[str] = ()  # names of the settings that the reader wrote into a file
+    # The flags that the reader typed, by name: `--output-path` for `out`.
     typed: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, name: str, value: str) -> str:

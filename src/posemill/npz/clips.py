@@ -44,20 +44,14 @@ _CLIP_ARRAYS = {"clip_ids": "Uiu", "splits": "U", "labels": "Uiufb", "clip_info"
 
 @dataclass(frozen=True, eq=False)
 class NpzClips:
-    """What an archive says about its clips; their frames are read when asked for.
-
-    Args:
-        header: What a file of ours says about itself; empty for one of another maker.
-        offsets: `(clips + 1,)`: where each clip begins; the last is the number of frames.
-        clip_ids: One per clip, as `splits` and `labels`, which are empty where it has none.
-    """
+    """What an archive says about its clips; their frames are read when asked for."""
 
     path: Path
     arrays: Mapping[str, Array]
-    header: Mapping[str, Any]
-    offsets: IntArray
+    header: Mapping[str, Any]  # empty for a file of another maker
+    offsets: IntArray  # (clips + 1,): where each clip begins; the last is the number of frames
     clip_ids: tuple[str, ...]
-    splits: tuple[str, ...]
+    splits: tuple[str, ...]  # one per clip, as the labels; empty where it has none
     labels: tuple[str, ...]
 
     def __len__(self) -> int:

@@ -23,20 +23,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """A layout of points.
-
-    Args:
-        parts: In order, covering every point.
-        point_names: One per point; `left_…` and `right_…` are the subject's own sides.
-        bones: Pairs of indices to draw a line between.
-        mirror: For each point the index of its counterpart on the other side (itself if midline).
-    """
+    """A layout of points."""
 
     name: str
-    parts: tuple[Part, ...]
-    point_names: tuple[str, ...]
-    bones: tuple[Bone, ...]
-    mirror: tuple[int, ...]
+    parts: tuple[Part, ...]  # in order, covering every point
+    point_names: tuple[str, ...]  # `left_…` and `right_…` are the subject's own sides
+    bones: tuple[Bone, ...]  # pairs of indices to draw a line between
+    mirror: tuple[int, ...]  # of each point's counterpart on the other side (itself if midline)
 
     def __post_init__(self) -> None:
         points = range(len(self.point_names))
@@ -175,7 +168,6 @@ HALPE_BONES: tuple[Bone, ...] = (
     (16, 21), (16, 23), (16, 25),
 )  # fmt: skip
 
-
 Points = tuple[tuple[str, ...], tuple[Bone, ...]]  # of a part: their names, and its bones
 
 
@@ -225,7 +217,8 @@ def build_skeleton(name: str, layout: dict[str, Points]) -> Skeleton:
     parts: list[Part] = []
     bones: list[Bone] = []
     where = {name: index for index, name in enumerate(names)}
-    mirror = [where[_other_side(name)] for name in names]
+    swapped = (name.replace("left", "\0").replace("right", "left") for name in names)
+    mirror = [where[name.replace("\0", "right")] for name in swapped]
     for part, (part_names, part_bones) in layout.items():
         start = parts[-1].stop if parts else 0
         parts.append(Part(part, start, start + len(part_names)))
@@ -234,10 +227,6 @@ def build_skeleton(name: str, layout: dict[str, Points]) -> Skeleton:
             mirrored = mirror_of_face(len(part_names))
             mirror[start : parts[-1].stop] = [start + index for index in mirrored]
     return Skeleton(name, tuple(parts), names, tuple(bones), tuple(mirror))
-
-
-def _other_side(name: str) -> str:
-    return name.replace("left", "\0").replace("right", "left").replace("\0", "right")
 
 
 def mirror_of_face(num_points: int) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from posemill.skeletons import get_skeleton
 
 Colour = tuple[int, int, int]  # red, green, blue, 0..255
 
-
 # Warm is the subject's left, cold the right. Told apart with any kind of colour vision, and neither
 # too light for white paper nor too dark for a dark picture; tests/skeletons/test_palette.py has
 # the limits. Arms and legs are halfway between the body and the hand of their side.

@@ -38,28 +38,19 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is done to the clips on their way into a file; recorded there.
+    """What is done to the clips on their way into a file; recorded there."""
 
-    Args:
-        layout: Skeleton name, or None for what the format usually holds.
-        interpolate: Gaps of up to this many frames become found points.
-        fill: What stands for missing points in formats with a mask; None: the format's own way.
-        replace: Folders that are called otherwise in formats with a file per picture: `{"frames":
-            "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
-        extraction: How the keypoints were found (`Manifest.extraction` of the run), if known.
-        root: The folder the pictures were found in, if known. Not recorded.
-        has_people: Any clip may show several people, though the first does not. Not recorded.
-    """
-
-    layout: str | None = None
+    layout: str | None = None  # skeleton name; None: what the format usually holds
     normalize: str = "none"
-    interpolate: int = 0
+    interpolate: int = 0  # gaps of up to this many frames become found points
     smooth: str = "none"
-    fill: Fill | None = None
+    fill: Fill | None = None  # for missing points in formats with a mask; None: the format's way
+    # Folders that are called otherwise in formats with a file per picture: `{"frames":
+    # "annotation"}` writes `train/annotation/x.txt` for `train/frames/x.jpg`.
     replace: Mapping[str, str] = field(default_factory=dict)
-    extraction: Mapping[str, Any] = field(default_factory=dict)
-    root: str = ""
-    has_people: bool = False
+    extraction: Mapping[str, Any] = field(default_factory=dict)  # `Manifest.extraction` of the run
+    root: str = ""  # the folder the pictures were found in, if known; not recorded
+    has_people: bool = False  # any clip may show several people; not recorded
 
     def __post_init__(self) -> None:
         if self.layout is not None:
