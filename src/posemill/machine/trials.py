@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import platform
 import signal
@@ -18,7 +17,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -88,43 +86,50 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
 
     The function returns what it measured, by name.
     """
-    context = multiprocessing.get_context("fork")
-    reader, writer = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(work, writer))
+    import psutil
+
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
-        child.start()
-    writer.close()
-    try:
-        child.join(timeout_seconds)
-        if child.exitcode is None:
+        # Not by multiprocessing: a worker of a user's pool may have no children there.
+        pid = os.fork()
+    if pid == 0:
+        _work_and_leave(work, writer)
+    os.close(writer)
+    child = psutil.Process(pid)
+    with os.fdopen(reader, "rb") as answer:
+        try:
+            code = child.wait(timeout_seconds)
+        except psutil.TimeoutExpired:
             return _no_answer(timeout_seconds)
-        with reader:
-            outcome: Outcome = reader.recv()
-    except EOFError:
-        return Outcome(False, describe_exit(child.exitcode or 0))
-    finally:  # also at Ctrl-C
-        child.kill()
-        child.join()
-    return outcome
+        finally:  # also at Ctrl-C
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+                child.wait()
+        text = answer.read().decode("utf-8", "replace")
+    if code != 0:
+        return Outcome(False, text.strip() or describe_exit(code))
+    return Outcome(True, seconds=json.loads(text))
 
 
-def _answer(work: Callable[[], Mapping[str, float]], writer: Connection) -> None:
-    """Do the work of a copy: what came of it, or the first line of an error, goes into the pipe."""
+def _work_and_leave(work: Callable[[], Mapping[str, float]], writer: int) -> None:
+    """Do the work of a copy: what it returns, or the first line of an error, goes into the pipe."""
     import faulthandler
     import resource
 
+    code = 1
     try:
         # A trap is an answer, which needs no memory dump and no traceback.
         die_with_parent()
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        writer.send(Outcome(True, seconds=dict(work())))
+        os.write(writer, json.dumps(dict(work())).encode())
+        code = 0
     except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
         first_line = str(error).partition("\n")[0][:500]
-        writer.send(Outcome(False, f"{type(error).__name__}: {first_line}"))
+        os.write(writer, f"{type(error).__name__}: {first_line}".encode())
     finally:  # as Ctrl-C, of which nobody shall see a traceback
-        os._exit(1)
+        os._exit(code)
 
 
 def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> list[Outcome]:

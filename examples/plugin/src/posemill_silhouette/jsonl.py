@@ -15,7 +15,6 @@ from posemill.formats.shared.contract import (
     ClipStream,
     Format,
     Size,
-    head_of,
     make_clip,
     skeleton_for,
 )
@@ -33,7 +32,10 @@ class JsonLinesFormat(Format):
 
     def sniff(self, path: Path) -> bool:
         """Return True for a file whose first line says so."""
-        return b'"format": "jsonl"' in head_of(path, 256)
+        if not path.is_file():
+            return False
+        with path.open("rb") as handle:
+            return b'"format": "jsonl"' in handle.read(256)
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write one file; under a temporary name until it is whole."""
