@@ -70,9 +70,8 @@ def naming_the_extra() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in _OF_TRAINING:
             raise
-        raise MissingExtraError(
-            "training needs {name!r}; run: pip install 'posemill[train]'", name=error.name
-        ) from error
+        template = "training needs {name!r}; run: pip install 'posemill[train]'"
+        raise MissingExtraError(template, name=error.name) from error
 
 
 class WeightsError(PosemillError):
@@ -88,20 +87,15 @@ class SourceError(PosemillError):
 
 
 class DecodeError(PosemillError):
-    """A picture or a video that cannot be read; the message names the file and the reason.
-
-    Args:
-        reason: One of a few fixed short words (`truncated`, `empty file`, …), to count by.
-        frame_index: For a video, how many frames came out before; None where no frame could.
-    """
+    """A picture or a video that cannot be read; the message names the file and the reason."""
 
     def __init__(
         self,
         template: str,
         /,
         *,
-        reason: str = "unreadable",
-        frame_index: int | None = None,
+        reason: str = "unreadable",  # one of a few fixed short words, to count by
+        frame_index: int | None = None,  # of a video: how many frames came out before
         **values: object,
     ) -> None:
         super().__init__(template, **values)

@@ -69,9 +69,8 @@ class Outputs:
         """
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             what = "a link" if path.is_symlink() else "a file"
-            raise ConfigError(
-                "{path} is {what}, expected a folder; choose another name", path=path, what=what
-            )
+            template = "{path} is {what}, expected a folder; choose another name"
+            raise ConfigError(template, path=path, what=what)
         if not path.exists() or not any(path.iterdir()):
             return
         if not (path / marker).is_file():

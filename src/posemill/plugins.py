@@ -93,15 +93,11 @@ def _import(what: str, value: str, package: str = "") -> Any:
         imported = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
-            raise ConfigError(
-                "{what}: there is no module {module!r}", what=what, module=module
-            ) from error
-        raise MissingExtraError(
-            "{what} needs {name!r}, which is not installed; run: pip install {package}",
-            what=what,
-            name=error.name,
-            package=package or error.name.split(".")[0],
-        ) from error
+            template = "{what}: there is no module {module!r}"
+            raise ConfigError(template, what=what, module=module) from error
+        template = "{what} needs {name!r}, which is not installed; run: pip install {package}"
+        package = package or error.name.split(".")[0]
+        raise MissingExtraError(template, what=what, name=error.name, package=package) from error
     if not hasattr(imported, attribute):
         template = "{what}: {module!r} has no {attribute!r}"
         raise ConfigError(template, what=what, module=module, attribute=attribute)

@@ -78,9 +78,8 @@ def read_table(
             for number, fields in rows:
                 yield Line(number, dict(zip(header, fields, strict=False)))
         except UnicodeError as error:
-            raise ContentError(
-                "is not {encoding} text: {error}", encoding=encoding.upper(), error=error
-            ) from error
+            template = "is not {encoding} text: {error}"
+            raise ContentError(template, encoding=encoding.upper(), error=error) from error
 
 
 def split_lines(
@@ -93,9 +92,8 @@ def split_lines(
         first, num_skipped = next(lines, ""), 2
     delimiter, header = _split_header(first, names, told[1] if told else "")
     if len({plain_name(name) for name in header}) < len(header):
-        raise ContentError(
-            "line {line}: a column twice in {header}", line=num_skipped, header=header
-        )
+        template = "line {line}: a column twice in {header}"
+        raise ContentError(template, line=num_skipped, header=header)
     return header, _rows(_reader(lines, delimiter), len(header), num_skipped)
 
 
@@ -121,13 +119,9 @@ def _rows(reader: Any, num_columns: int, num_skipped: int) -> Iterator[tuple[int
 
 def _reader(lines: Iterable[str], delimiter: str) -> Any:
     # Files with `|` never quote: a lone " in a sentence is a character.
-    is_plain = delimiter == "|"
-    return csv.reader(
-        lines,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
+    if delimiter == "|":
+        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _split_header(first: str, names: Sequence[str], told: str) -> tuple[str, list[str]]:

@@ -76,8 +76,7 @@ def _number_runs(mask: BoolArray, frame_indices: IntArray) -> IntArray:
         # Every second frame of a video is unbroken too: the usual step is the clip's own.
         follows = (step == np.median(step))[:, None]
         begins[1:] = mask[1:] & ~(mask[:-1] & follows)
-    numbers: IntArray = np.where(mask, np.cumsum(begins, axis=0), -1)
-    return numbers
+    return np.where(mask, np.cumsum(begins, axis=0), -1)
 
 
 def _fit_locally(
@@ -100,9 +99,8 @@ def _fit_locally(
         power_sums[here] += powers
         value_sums[here] += powers[..., : degree + 1, None] * np.nan_to_num(points[there, :, None])
     is_enough = (power_sums[..., :1] > degree)[..., None]
-    normal = power_sums[
-        ..., orders[: degree + 1, None] + orders[: degree + 1]
-    ]  # equations of least squares
+    exponents = orders[: degree + 1]
+    normal = power_sums[..., exponents[:, None] + exponents]  # equations of least squares
     fitted = np.linalg.solve(np.where(is_enough, normal, np.eye(degree + 1)), value_sums)
     return np.where(is_enough[..., 0], fitted[..., 0, :], points)
 

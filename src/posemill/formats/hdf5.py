@@ -99,9 +99,8 @@ def _new_file(h5py: Any, path: Path) -> Iterator[Callable[..., None]]:
 def _create(file: Any, num_points: int) -> None:
     def create(name: str, kind: Any, *chunk: int, **options: Any) -> None:
         shape = chunk[1:]
-        file.create_dataset(
-            name, (0, *shape), kind, maxshape=(None, *shape), chunks=chunk, **options
-        )
+        options |= {"maxshape": (None, *shape), "chunks": chunk}
+        file.create_dataset(name, (0, *shape), kind, **options)
 
     for name, (kind, _) in contract.FRAME_ARRAYS.items():
         create(name, kind, _CHUNK_FRAMES, *contract.row_shape(name, num_points), fletcher32=True)

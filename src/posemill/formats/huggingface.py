@@ -1,8 +1,4 @@
-"""A folder for Hugging Face datasets: a row per clip, `load_dataset("parquet")` reads it.
-
-A row has nested lists: `keypoints` (frames, K, 3), `scores` and `mask` (frames, K), `sizes_wh`
-(frames, 2). `README.md` is the dataset card.
-"""
+"""A folder for Hugging Face datasets: a row per clip, the `FRAME_ARRAYS` as nested lists."""
 
 from __future__ import annotations
 

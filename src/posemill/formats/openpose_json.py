@@ -1,7 +1,6 @@
 """OpenPose's JSON: a file per frame in a folder per clip, or everything in one file.
 
-From coco-133: BODY_25 (neck and mid hip are means), 70 face points (no pupils) and both hands.
-Frames without a person have an empty list of people. The largest stands for the frame.
+What becomes of the points of coco-133: docs/formats.md. The largest person stands for the frame.
 """
 
 from __future__ import annotations

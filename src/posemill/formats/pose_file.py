@@ -2,11 +2,7 @@
 
 Header: version, width/height/depth, components (name, points, limbs, colours, "XYZC"). Body: fps,
 frames, people, coordinates in pixels, confidences (0 = missing). Depth is the width: our z has
-the scale of x. A person has the same place among the people of all frames.
-
-Behind the body, where readers of version 0.2 do not look as they know its length, stands what the
-format has no place for: `posemill`, a length (uint32), and as much JSON: the header, the clip's
-record; of several people also who stands for each frame, and the ids of those at each place.
+the scale of x. Behind the body stands what the format has no place for, see docs/formats.md.
 """
 
 from __future__ import annotations

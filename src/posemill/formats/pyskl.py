@@ -1,8 +1,6 @@
 """The pickle of pyskl and MMAction2's skeleton datasets: one annotation per clip.
 
-An annotation has `img_shape` (h, w), `keypoint` (M, T, K, 2) in pixels and `keypoint_score`
-(M, T, K). M are the people: each has a place along the clip, given again when who had it does not
-come back. How labels and `frame_dir` are chosen: docs/formats.md.
+What is in it, and how labels and `frame_dir` are chosen: docs/formats.md.
 """
 
 from __future__ import annotations

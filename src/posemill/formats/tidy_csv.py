@@ -169,9 +169,7 @@ def _lines_of(handle: Any) -> Iterator[str]:
 
 def _number(text: str) -> float | None:
     """Return the number, None for none: empty, NA or NaN."""
-    if text.strip().lower() in ("", "na", "nan"):
-        return None
-    return float(text)
+    return None if text.strip().lower() in ("", "na", "nan") else float(text)
 
 
 def _clip_of(

@@ -37,9 +37,8 @@ def get_skeleton(name: str) -> Skeleton:
         if skeleton.name == name:
             return skeleton
     known = skeleton_names()
-    raise ValueError(
-        f"unknown skeleton {name[:80]!r}; known: {', '.join(known)}{plugins.hint(name, known)}"
-    )
+    hint = plugins.hint(name, known)
+    raise ValueError(f"unknown skeleton {name[:80]!r}; known: {', '.join(known)}{hint}")
 
 
 def full_name(name: str) -> str:

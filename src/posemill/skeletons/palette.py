@@ -1,7 +1,4 @@
-"""The one palette: colours and words for the parts of a skeleton, and for bad to good.
-
-Pictures, movies, reports, charts and the figures of trainings all take them from here.
-"""
+"""The one palette: colours and words for the parts of a skeleton, and for bad to good."""
 
 from __future__ import annotations
 

@@ -164,11 +164,9 @@ class Format:
         raise NotImplementedError
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
-        """Yield the clips.
+        """Yield the clips; ContentError, without the file's name, for what a user can mend.
 
-        Raises:
-            ContentError: What the user can do something about, without the file's name.
-            Exception: Whatever `CORRUPT` and `damage` name, for damage.
+        Damage raises whatever `CORRUPT` and `damage` name.
         """
         raise NotImplementedError
 
