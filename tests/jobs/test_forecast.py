@@ -66,9 +66,11 @@ def test_a_forecast_measures_one_worker_and_all_cores(
     config = config_for(tree, executor="threads", workers=None)
     if job == "frames":
         config = FramesConfig(tree, tmp_path / "run", executor="threads")
-    found = forecast(config, sample_seconds=1e-9)
+    measured = []
+    found = forecast(config, sample_seconds=1e-9, on_frames=measured.append)
     assert (found.num_clips, found.num_frames, found.num_cores) == (2, 52, 2)
     assert found.sample_frames == 48
+    assert 48 <= sum(measured) <= 3 * 48
     assert set(found.speeds) == {1, 2}
     assert 100 < found.bytes_per_frame < 100_000
     assert not config.out.exists()
@@ -101,6 +103,6 @@ def test_speed_is_measured_between_the_first_and_the_last_look(
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(module, "run_job", run_job)
     config = config_for(tmp_path, executor="threads", retry_failed=True)
-    found = module._measure(config, folders(3, 3), tmp_path / "scratch", workers=3)
+    found = module._measure(config, folders(3, 3), tmp_path / "scratch", int, workers=3)
     assert found == (summary, speed)
     assert asked == [(3, False, tmp_path / "scratch", 2)]

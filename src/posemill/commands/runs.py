@@ -20,7 +20,7 @@ from posemill.commands.printing import (
     say,
     without_constants,
 )
-from posemill.commands.progress import TextLine
+from posemill.commands.progress import TextLine, show_progress
 from posemill.config import ExtractConfig
 from posemill.errors import ConfigError, MissingExtraError, RunError
 from posemill.files import folder_kind
@@ -185,7 +185,9 @@ def show_plan(
 
     config = ExtractConfig(**{"out": Path(), **settings})
     say("measuring a sample, about {seconds:.0f} s …", seconds=3 * sample_seconds, err=True)
-    print_forecast(forecast(config, sample_seconds=sample_seconds), as_json=as_json)
+    with show_progress("measuring") as advance:
+        estimate = forecast(config, sample_seconds=sample_seconds, on_frames=advance)
+    print_forecast(estimate, as_json=as_json)
 
 
 def print_forecast(estimate: Forecast, *, as_json: bool) -> None:

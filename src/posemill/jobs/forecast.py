@@ -68,8 +68,12 @@ def forecast(
     *,
     sample_seconds: float = 20.0,
     on_count: Callable[[int, int], None] | None = None,
+    on_frames: Callable[[int], None] = lambda number: None,
 ) -> Forecast:
-    """Return what a job on a source would take; measures about `sample_seconds` per step."""
+    """Return what a job on a source would take; measures about `sample_seconds` per step.
+
+    `on_frames` is called with the number of frames that were measured since the last call.
+    """
     cores, speeds = count_cores(), {}
     with tempfile.TemporaryDirectory(prefix="posemill-plan-") as name:
         scratch = Path(name)
@@ -77,7 +81,7 @@ def forecast(
         clips = job.count_frames(job.find_clips(), on_count)
         config, sample = job.config, sample_clips(clips, _FIRST_FRAMES)
         # A small one first: it warms the caches and says how large the sample may be.
-        _, speed = _measure(config, sample, scratch / "first", workers=1)
+        _, speed = _measure(config, sample, scratch / "first", on_frames, workers=1)
         budget = max(_FIRST_FRAMES, int(speed * sample_seconds))
         # With GPUs their number decides, whatever the cores.
         numbers = {1, cores} if config.executor != "serial" else {1}
@@ -85,7 +89,7 @@ def forecast(
             numbers = {config.num_gpus * config.num_workers_per_gpu}
         for workers in sorted(numbers):
             sample, folder = sample_clips(clips, budget * workers), scratch / str(workers)
-            summary, speeds[workers] = _measure(config, sample, folder, workers=workers)
+            summary, speeds[workers] = _measure(config, sample, folder, on_frames, workers=workers)
     return Forecast(
         len(clips),
         sum(clip.num_frames or 0 for clip in clips),
@@ -124,14 +128,21 @@ def _job_of(config: JobConfig, folder: Path) -> FrameJob:
 
 
 def _measure(
-    config: JobConfig, sample: ClipList, folder: Path, *, workers: int
+    config: JobConfig,
+    sample: ClipList,
+    folder: Path,
+    on_frames: Callable[[int], None],
+    *,
+    workers: int,
 ) -> tuple[Progress, float]:
     """Return what came of a sample, and frames per second without the start of the workers."""
     seen: list[tuple[float, int]] = []
 
     def watch(snapshot: Progress) -> None:
-        if snapshot.frames_done > (seen[-1][1] if seen else 0):
+        before = seen[-1][1] if seen else 0
+        if snapshot.frames_done > before:
             seen.append((time.monotonic(), snapshot.frames_done))
+            on_frames(snapshot.frames_done - before)
 
     number = None if config.num_gpus or config.executor == "serial" else workers
     job = _job_of(config.replace(workers=number, retry_failed=False), folder)
