@@ -12,6 +12,8 @@ from importlib import metadata
 from types import MappingProxyType
 from typing import Any
 
+import psutil
+
 from posemill import __version__, plugins
 from posemill.errors import PosemillError
 from posemill.estimators import engine_infos
@@ -66,7 +68,6 @@ class Diagnosis:
         engines: Engine -> what `pip install` brings that it lacks (empty: ready).
         cluster: What the Ray cluster has that was asked for; None if none was, or none answers.
         tried: Library or number format -> what came of trying it here.
-        problems: What keeps posemill from extracting keypoints.
     """
 
     versions: dict[str, str | None]
@@ -95,6 +96,7 @@ def diagnose(
     providers = list_providers() if list_onnx_runtimes() and not has_failed else []
     gpus = list_gpus()
     usable = gpus if "CUDAExecutionProvider" in providers else []
+    cores, memory = core_limit(), memory_limit()
     cluster, problems = None, []
     if ray_address:
         try:
@@ -104,7 +106,17 @@ def diagnose(
             problems.append(str(error))
     diagnosis = Diagnosis(
         versions=_versions(),
-        machine=_machine(),
+        machine={
+            "platform": platform.platform(),
+            "processor": processor_name(),
+            "cores": os.cpu_count() or 1,
+            "usable_cores": cores.amount,
+            "cores_limited_by": cores.reason,
+            "memory_bytes": psutil.virtual_memory().total,
+            "usable_memory_bytes": memory.amount,
+            "memory_limited_by": memory.reason,
+            "free_memory_bytes": free_memory(),
+        },
         devices={
             device: choose_runtime("auto", device)
             for device in ("cpu", *(f"cuda:{index}" for index in range(len(usable))))
@@ -136,23 +148,6 @@ def _version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _machine() -> dict[str, Any]:
-    import psutil
-
-    cores, memory = core_limit(), memory_limit()
-    return {
-        "platform": platform.platform(),
-        "processor": processor_name(),
-        "cores": os.cpu_count() or 1,
-        "usable_cores": cores.amount,
-        "cores_limited_by": cores.reason,
-        "memory_bytes": psutil.virtual_memory().total,
-        "usable_memory_bytes": memory.amount,
-        "memory_limited_by": memory.reason,
-        "free_memory_bytes": free_memory(),
-    }
 
 
 def _cache() -> dict[str, Any]:

@@ -48,7 +48,6 @@ class ClipQuality:
     """One clip.
 
     Args:
-        num_swaps: Frames where left and right look exchanged.
         num_frozen: Frames in which every part found is frozen.
         is_continuous: False for independent pictures: then nothing was compared between frames.
         badness: 0 (nothing to say) to 1 (nothing found); `reasons` has the weightiest first.

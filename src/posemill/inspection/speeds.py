@@ -94,7 +94,6 @@ class RuntimeSpeed:
         memory_mb: Of the process, with the engine loaded and run.
         agreement: Share of points that were found, or not found, as by the default.
         median_pixels, largest_pixels: Distances to the default's points, where both found one.
-        refused: As in `DecodeSpeed`.
     """
 
     runtime: str

@@ -104,10 +104,7 @@ def describe(
 
 
 def group_failures(failures: Iterable[Failure]) -> list[dict[str, Any]]:
-    """Return why frames and clips gave no keypoints, the most frequent reason first.
-
-    With each the number of failures, of the frames lost with them, and of the clips they are in.
-    """
+    """Return why frames and clips gave no keypoints, with counts, the most frequent first."""
     by_reason: dict[str, list[Failure]] = {}
     for failure in failures:
         by_reason.setdefault(failure.reason, []).append(failure)

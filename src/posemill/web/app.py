@@ -69,13 +69,6 @@ class Site:
         """Return the run that an address names."""
         return self.library.get(request.path_params["key"], *kinds)
 
-    def close(self) -> None:
-        """End every thread and process of it."""
-        self.reader.shutdown(wait=False, cancel_futures=True)
-        self.media.close()
-        self.tables.close()
-        self.library.close()
-
 
 def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlette:
     """Return the app for the runs below some folders."""
@@ -92,7 +85,10 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         try:
             yield
         finally:
-            site.close()
+            site.reader.shutdown(wait=False, cancel_futures=True)
+            site.media.close()
+            site.tables.close()
+            site.library.close()
 
     def about(handler: Callable[[Site, Request], Any]) -> Callable[[Request], Any]:
         def answer(request: Request) -> Any:

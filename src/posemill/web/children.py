@@ -1,7 +1,4 @@
-"""A process beside the server, for work that may crash, hang or grow.
-
-It is started when it is first needed.
-"""
+"""A process beside the server, for work that may crash, hang or grow: started when needed."""
 
 from __future__ import annotations
 

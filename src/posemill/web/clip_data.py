@@ -29,7 +29,7 @@ from posemill.records import FloatArray, OtherPeople, PersonIds, PoseClip, nobod
 from posemill.runs.queries import ShardRows, read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import BlockPlan
-from posemill.skeletons import get_skeleton, palette
+from posemill.skeletons import palette
 from posemill.web.library import ClipAddress
 
 MOST_FRAMES = 500  # of a window
@@ -88,7 +88,9 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
     length = clip_length(address)
     first = read_window(address, 0, MOST_FRAMES)
     strips = _strips(address, length, first) if length <= _MOST_MEASURED else {}
-    bounds = model_bounds(first)
+    bounds, skeleton = model_bounds(first), first.skeleton
+    colours = {key: palette.hex_of(colour) for key, colour in palette.COLOURS.items()}
+    parts = [{**vars(part), "colour": palette.part_colour(part.name)} for part in skeleton.parts]
     return {
         "split": first.split,
         "clip_id": first.clip_id,
@@ -102,7 +104,15 @@ def describe_clip(address: ClipAddress) -> dict[str, Any]:
         "bounds": None if bounds is None else [each.tolist() for each in bounds],
         "has_people": first.others is not None,
         "people_colours": [palette.hex_of(colour) for colour in palette.PEOPLE_COLOURS],
-        "skeleton": describe_skeleton(first.skeleton_name),
+        "skeleton": {
+            "name": skeleton.name,
+            "num_points": skeleton.num_points,
+            "point_names": skeleton.point_names,
+            "parts": parts,
+            "bones": skeleton.bones,
+            "point_colours": [colours[key] for key in palette.point_keys(skeleton.name)],
+            "bone_colours": [colours[key] for key in palette.bone_keys(skeleton.name)],
+        },
         **strips,
     }
 
@@ -132,21 +142,6 @@ def compare_clips(one: ClipAddress, other: ClipAddress) -> dict[str, Any]:
         "distances": distances.tolist(),
         "rows": rows.tolist(),
         "parts": parts,
-    }
-
-
-def describe_skeleton(name: str) -> dict[str, Any]:
-    """Return parts, bones, names and colours of a skeleton."""
-    skeleton = get_skeleton(name)
-    parts = [{**vars(part), "colour": palette.part_colour(part.name)} for part in skeleton.parts]
-    return {
-        "name": name,
-        "num_points": skeleton.num_points,
-        "point_names": skeleton.point_names,
-        "parts": parts,
-        "bones": skeleton.bones,
-        "point_colours": [palette.hex_of(palette.COLOURS[key]) for key in palette.point_keys(name)],
-        "bone_colours": [palette.hex_of(palette.COLOURS[key]) for key in palette.bone_keys(name)],
     }
 
 

@@ -89,7 +89,6 @@ def _sweep_row(folder: Path) -> dict[str, Any]:
 
 
 def _prepared_row(folder: Path) -> dict[str, Any]:
-    """Return what prepared data holds, by its statistics."""
     splits = []
     for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
         split = path.name.removesuffix(PREPARED_ENDING)
@@ -305,10 +304,7 @@ def read_confusions(folder: Path) -> dict[str, Any]:
 def choose_predictions(
     folder: Path, cell: Mapping[str, str | None], limit: int
 ) -> list[dict[str, str]]:
-    """Return the clips of a cell of the matrix, by the columns that are not None.
-
-    The surest come first.
-    """
+    """Return the clips of a cell of the matrix, by columns that are not None, the surest first."""
     wanted = {(name, value) for name, value in cell.items() if value is not None}
     rows = [row for row in read_predictions(folder) if wanted <= row.items()]
     return sorted(rows, key=lambda row: -_score_of(row))[:limit]

@@ -8,7 +8,7 @@ import pytest
 from posemill.inspection.drawing import frame_picture, lettering
 from posemill.inspection.drawing.frame_picture import Cell, contact_sheet, draw, draw_cell
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
-from posemill.skeletons.palette import ALARM, BRIGHT, COLOURS, bone_keys
+from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, COLOURS, bone_keys
 
 GREY = 128
 
@@ -134,7 +134,7 @@ def test_points_scaled_for_a_model_are_fitted_into_a_canvas_not_drawn_on_the_pic
     clip.points[:] = (clip.points - 0.5) * 40
     picture = draw(grey_frame(), clip, 0, legend=False)
     assert said == ["keypoints scaled for a model: not on a picture"]
-    painted = (picture != lettering.BACKGROUND).any(2)[60:]
+    painted = (picture != BACKGROUND).any(2)[60:]
     assert painted.mean() > 0.01
     assert np.ptp(np.flatnonzero(painted.any(1))) > 0.5 * picture.shape[0]
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from posemill.errors import ConfigError
 from posemill.inspection.drawing import lettering
 from posemill.inspection.drawing.lettering import (
-    BACKGROUND,
     add_legend,
     drawable_text,
     find_font,
@@ -18,7 +17,7 @@ from posemill.inspection.drawing.lettering import (
     text_size,
     write_text,
 )
-from posemill.skeletons.palette import COLOURS
+from posemill.skeletons.palette import BACKGROUND, COLOURS
 
 
 def written(text, *, at_xy=(5, 20)):

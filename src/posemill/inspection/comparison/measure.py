@@ -128,9 +128,7 @@ class SplitAgreement:
     split: str
     num_clips: int = 0
     num_frames: int = 0  # that both runs have
-    parts: defaultdict[str, PartAgreement] = field(
-        default_factory=lambda: defaultdict(PartAgreement)
-    )
+    parts: dict[str, PartAgreement] = field(default_factory=lambda: defaultdict(PartAgreement))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON."""
@@ -168,7 +166,16 @@ class Comparison:
         one_only: list[WorstFrame] = []
         for start in range(0, len(rows_one), _CHUNK):
             rows = rows_one[start : start + _CHUNK], rows_other[start : start + _CHUNK]
-            self._check_sizes(one, other, *rows)
+            sizes, others = one.sizes_wh[rows[0]], other.sizes_wh[rows[1]]
+            is_known, is_known_of_other = (sizes > 0).all(1), (others > 0).all(1)
+            is_other = is_known & is_known_of_other & (sizes != others).any(1)
+            self.num_other_size += int(is_other.sum())
+            if not (is_known | is_known_of_other).all():
+                raise PosemillError(
+                    "clip {clip_id!r}: neither side says how large its pictures are, so there are "
+                    "no pixels to measure in; give it, for instance: {--size:1280x720}",
+                    clip_id=one.clip_id,
+                )
             means, differs = {}, {}
             parts = part_frames(one, other, self.pairing.is_shared, rows)
             for name, in_one, in_other, pixels in parts:
@@ -184,19 +191,6 @@ class Comparison:
             one_only += _worst_of(one, rows[0], np.sum([*differs.values()], 0), differs)
         self.apart = _worst([*self.apart, *_worst(apart, 1)], WORST_KEPT)
         self.one_only = _worst([*self.one_only, *_worst(one_only, 1)], WORST_KEPT)
-
-    def _check_sizes(
-        self, one: PoseClip, other: PoseClip, rows_one: IntArray, rows_other: IntArray
-    ) -> None:
-        sizes, others = one.sizes_wh[rows_one], other.sizes_wh[rows_other]
-        is_known, is_known_of_other = (sizes > 0).all(1), (others > 0).all(1)
-        self.num_other_size += int((is_known & is_known_of_other & (sizes != others).any(1)).sum())
-        if not (is_known | is_known_of_other).all():
-            raise PosemillError(
-                "clip {clip_id!r}: neither side says how large its pictures are, so there are no "
-                "pixels to measure in; give it, for instance: {--size:1280x720}",
-                clip_id=one.clip_id,
-            )
 
     @property
     def splits(self) -> list[SplitAgreement]:

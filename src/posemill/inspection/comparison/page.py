@@ -31,6 +31,22 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
     paths = [side.material.path.resolve() for side in pairing.sides]
     has_same_names = paths[0].name == paths[1].name
     labels = [str(path) if has_same_names else path.name or str(path) for path in paths]
+    method = [
+        Message(
+            "Clips are matched by split and name, frames by their place in the source. What only "
+            "one side has is counted above and not measured."
+        ),
+        Message(
+            "A part is found in a frame if at least one of its points is. Agreement is the share "
+            "of frames in which both sides found it or both did not."
+        ),
+        Message(
+            "A distance is that of one point, in pixels of the pictures of {run}, wherever both "
+            "sides have it. Quantiles are exact to 0.1 %.",
+            run=labels[0],
+        ),
+        Message("This page was made by posemill {version}.", version=__version__),
+    ]
     page.write_page(
         out,
         "compare",
@@ -43,7 +59,7 @@ def write_comparison(compared: Comparison, out: Path, *, originals: Originals) -
             page.table(["setting", *labels], differences(pairing)),
             remark=Message("As recorded with the data."),
         ),
-        _method_section(labels),
+        page.section(Message("How it is measured"), *map(page.paragraph, method)),
         subtitle=Message(
             "{one} and {other}, compared in {num_points} points of {layout}",
             one=f"{paths[0]} ({pairing.sides[0].skeleton_name})",
@@ -192,23 +208,3 @@ def _frames_of(side: Side, wanted: Sequence[WorstFrame]) -> dict[WorstFrame, Pos
             row = int(np.flatnonzero(clip.frame_indices == frame.frame_index)[0])
             clips[frame] = replace(cut_clip(clip, row, row + 1), others=None)
     return clips
-
-
-def _method_section(labels: Sequence[str]) -> str:
-    lines = [
-        Message(
-            "Clips are matched by split and name, frames by their place in the source. What only "
-            "one side has is counted above and not measured."
-        ),
-        Message(
-            "A part is found in a frame if at least one of its points is. Agreement is the share "
-            "of frames in which both sides found it or both did not."
-        ),
-        Message(
-            "A distance is that of one point, in pixels of the pictures of {run}, wherever both "
-            "sides have it. Quantiles are exact to 0.1 %.",
-            run=labels[0],
-        ),
-        Message("This page was made by posemill {version}.", version=__version__),
-    ]
-    return page.section(Message("How it is measured"), *map(page.paragraph, lines))

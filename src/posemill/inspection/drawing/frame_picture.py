@@ -23,6 +23,7 @@ from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, DIM, lack_word
 
 _GONE = "original picture not available"
 _SCALED = "keypoints scaled for a model: not on a picture"
+_LEAST_SCORE = 0.5  # points below it are drawn fainter
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
 _GAP = 8
 _TEXT = 10  # height of the captions' capitals, in pixels
@@ -35,9 +36,7 @@ def draw(
     index: int,
     *,
     legend: bool = True,
-    title: str | None = None,
     min_long_side: int = 720,
-    min_score: float = 0.5,
     line_scale: float = 1.0,
 ) -> Frame:
     """Return a picture of one frame's keypoints: bones coloured by part and side, a legend below.
@@ -52,9 +51,7 @@ def draw(
         clip: The clip the frame belongs to, of any skeleton.
         index: Row of the frame in the clip.
         legend: Whether to add title and legend below the picture (it grows higher).
-        title: First line of the legend; by default the clip's name and the frame's number.
         min_long_side: Smaller pictures are enlarged until their longer side has so many pixels.
-        min_score: Points below it are drawn fainter.
         line_scale: Widens all lines: for pictures that will be shown smaller than they are.
     """
     if frame is not None and (frame.dtype != np.uint8 or frame.shape[2:] != (3,)):
@@ -80,18 +77,17 @@ def draw(
             canvas,
             clip.skeleton_name,
             place_points(points, size_wh, bounds),
-            scores >= min_score,
+            scores >= _LEAST_SCORE,
             line_scale=line_scale,
             rim=person_colour(int(person_id)),
         )
     if not legend:
         return canvas
-    if title is None:
-        title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
+    title = f"{clip.clip_id}  frame {clip.frame_indices[index]}"
     missing = missing_parts(clip, index)
     parts = [(name, name not in missing) for name in clip.skeleton.part_names]
-    has_unsure = (clip.mask[index] & (clip.scores[index] < min_score)).any()
-    remark = f"faint: score below {min_score:g}" if has_unsure else ""
+    has_unsure = (clip.mask[index] & (clip.scores[index] < _LEAST_SCORE)).any()
+    remark = f"faint: score below {_LEAST_SCORE:g}" if has_unsure else ""
     return add_legend(canvas, parts, drawable_text(title), remark=remark)
 
 

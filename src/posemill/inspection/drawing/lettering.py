@@ -21,15 +21,8 @@ from PIL import Image, ImageDraw, ImageFont
 from posemill.errors import ConfigError
 from posemill.machine.trials import run_child
 from posemill.records import Frame
-from posemill.skeletons.palette import (
-    ALARM,
-    BACKGROUND,
-    BRIGHT,
-    DIM,
-    Colour,
-    part_colours,
-    part_label,
-)
+from posemill.skeletons import palette
+from posemill.skeletons.palette import BRIGHT, Colour
 
 FONT_SETTING = "POSEMILL_FONT"
 _USUAL_PLACES = (
@@ -128,11 +121,11 @@ def add_legend(
             x, y = height, y + step
         places.append((x, y))
         x += entry_width
-    footer = np.full((y + step - title_y + height // 2, width, 3), BACKGROUND, np.uint8)
+    footer = np.full((y + step - title_y + height // 2, width, 3), palette.BACKGROUND, np.uint8)
     write_text(footer, shorten(title, width - 2 * height, height), (height, title_y), height=height)
     remark_x = width - height - text_size(remark, height)
     if remark_x > 2 * height + text_size(title, height):
-        write_text(footer, remark, (remark_x, title_y), height=height, colour=DIM)
+        write_text(footer, remark, (remark_x, title_y), height=height, colour=palette.DIM)
     for (name, is_found), at_xy in zip(parts, places, strict=True):
         _write_entry(footer, name, is_found, at_xy=at_xy, height=height)
     return np.concatenate([picture, footer])
@@ -216,7 +209,7 @@ def _has(font: _Font, mark: str) -> bool:
 
 
 def _words(name: str, is_found: bool) -> str:
-    return part_label(name) if is_found else f"{part_label(name)} missing"
+    return palette.part_label(name) if is_found else f"{palette.part_label(name)} missing"
 
 
 def _write_entry(
@@ -225,12 +218,12 @@ def _write_entry(
     x, y = at_xy
     top, end = y - height + 1, x + height - 1
     if is_found:
-        colours = part_colours(name)
+        colours = palette.part_colours(name)
         for number, colour in enumerate(colours):
             left = x + number * height // len(colours)
             footer[top : y + 1, left : end + 1] = colour  # the next lies over it
     else:
-        cv2.line(footer, (x, top), (end, y), ALARM, 1, cv2.LINE_AA)
-        cv2.line(footer, (x, y), (end, top), ALARM, 1, cv2.LINE_AA)
-    at_xy, colour = (x + round(1.6 * height), y), DIM if is_found else ALARM
+        cv2.line(footer, (x, top), (end, y), palette.ALARM, 1, cv2.LINE_AA)
+        cv2.line(footer, (x, y), (end, top), palette.ALARM, 1, cv2.LINE_AA)
+    at_xy, colour = (x + round(1.6 * height), y), palette.DIM if is_found else palette.ALARM
     write_text(footer, _words(name, is_found), at_xy, height=height, colour=colour)

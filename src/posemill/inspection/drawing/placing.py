@@ -33,9 +33,7 @@ def model_bounds(clip: PoseClip) -> tuple[FloatArray, FloatArray] | None:
 
 
 def place_points(
-    points: FloatArray,
-    size_wh: tuple[int, int],
-    bounds: tuple[FloatArray, FloatArray] | None,
+    points: FloatArray, size_wh: tuple[int, int], bounds: tuple[FloatArray, FloatArray] | None
 ) -> FloatArray:
     """Return `(keypoints, 2)` in pixels of a canvas, NaN where not to be drawn.
 

@@ -46,11 +46,15 @@ def write_report(
     origin = page.section(Message("Where it comes from"), table, remark=remark)
     body = [head, failed, origin]
     if quality.num_clips:  # else everything failed, and there is nothing to measure
+        longest = findings.clip_to_smooth(quality)
+        clips = material.pick([] if longest is None else [(longest.split, longest.clip_id)])
+        # Points that are smoothed, or no longer those of pictures, have nothing to show.
+        raw = [clip for clip in clips if clip.smoothed == clip.normalized == "none"]
         body = [
             head,
             findings.presence_section(quality),
             findings.motion_section(quality),
-            *_smoothing(material, quality),
+            *map(findings.smoothing_section, raw),
             failed,
             _worst_section(material, quality, originals),
             findings.strips_section(quality),
@@ -62,14 +66,6 @@ def write_report(
         unfinished = Message("not finished: what is here so far")
         about.append(Message("finished") if facts["is_finished"] else unfinished)
     page.write_page(out, "report", name, *body, subtitle=join(", ", about))
-
-
-def _smoothing(material: ClipInput, quality: RunQuality) -> list[str]:
-    """Return the section on smoothing; nothing where the points are no longer those of pictures."""
-    chosen = findings.clip_to_smooth(quality)
-    names = [] if chosen is None else [(chosen.split, chosen.clip_id)]
-    clips = [clip for clip in material.pick(names) if clip.smoothed == clip.normalized == "none"]
-    return [findings.smoothing_section(clip) for clip in clips]
 
 
 def telling_rows(clip: PoseClip, quality: ClipQuality) -> list[tuple[int, str]]:

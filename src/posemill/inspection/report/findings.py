@@ -168,7 +168,11 @@ def smoothing_section(clip: PoseClip) -> str:
         jitter = jitter_of(points)
         share = f"{jitter / before:.0%}" if before else "-"
         rows.append((name, jitter, share, f"{1000 * lag_of(raw, points) / fps:.0f} ms"))
-    point, axis = _liveliest(raw)
+    # Point and axis of what moves most, among points that are nearly always found.
+    share_found = np.isfinite(raw[..., 0]).mean(axis=0)
+    known = np.where(np.isfinite(raw), raw, np.nan_to_num(raw).mean(axis=0))
+    spread = known.std(axis=0) * (share_found >= 0.9 * share_found.max())[:, None]
+    point, axis = np.unravel_index(int(spread.argmax()), spread.shape)
     # Around the quickest change.
     middle = int(np.nan_to_num(np.abs(np.diff(raw[:, point, axis]))).argmax())
     start = max(0, min(middle - _SHOWN_FRAMES // 2, len(raw) - _SHOWN_FRAMES))
@@ -218,12 +222,3 @@ def lag_of(raw: FloatArray, smoothed: FloatArray) -> float:
     low, middle, high = errors[best - 1 : best + 2]
     bend = low - 2 * middle + high  # of the parabola through the three
     return best + (0.5 * (low - high) / bend if bend > 0 else 0.0)
-
-
-def _liveliest(raw: FloatArray) -> tuple[int, int]:
-    """Return point and axis of what moves most, among points that are nearly always found."""
-    found = np.isfinite(raw[..., 0]).mean(axis=0)
-    known = np.where(np.isfinite(raw), raw, np.nan_to_num(raw).mean(axis=0))
-    spread = known.std(axis=0) * (found >= 0.9 * found.max())[:, None]
-    point, axis = np.unravel_index(int(spread.argmax()), spread.shape)
-    return int(point), int(axis)
