@@ -13,11 +13,12 @@ def make_clip(clip_id, frames, *, split="train", points=143):
     return PoseClip(values, scores, sizes, name, clip_id=clip_id, split=split)
 
 
-def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_changes():
+def test_blocks_end_when_they_are_full_and_where_the_split_or_the_skeleton_changes(monkeypatch):
+    monkeypatch.setattr("posemill.blocks.BLOCK_FRAMES", 10)
     clips = [make_clip("a", 4), make_clip("b", 7), make_clip("c", 1), make_clip("d", 30),
              make_clip("e", 2), make_clip("f", 2, split="dev"),
              make_clip("g", 2, split="dev", points=543)]  # fmt: skip
-    blocks = list(join_stream(iter(clips), num_frames=10))
+    blocks = list(join_stream(iter(clips)))
     assert [[clip.clip_id for clip in block.clips] for block in blocks] == [
         ["a", "b"], ["c", "d"], ["e"], ["f"], ["g"]]  # fmt: skip
     assert [len(block) for block in blocks] == [11, 31, 2, 2, 2]

@@ -82,10 +82,8 @@ def join_clips(clips: Sequence[PoseClip]) -> ClipBlock:
     return ClipBlock(frames, tuple(clips))
 
 
-def join_stream(
-    clips: Iterable[PoseClip], *, num_frames: int = BLOCK_FRAMES
-) -> Iterator[ClipBlock]:
-    """Yield the clips in blocks of at least so many frames, in order; fewer before a border.
+def join_stream(clips: Iterable[PoseClip]) -> Iterator[ClipBlock]:
+    """Yield the clips in blocks of `BLOCK_FRAMES` or more, in order; of fewer before a border.
 
     A border is where the split, the skeleton or the normalisation changes, and the end.
     """
@@ -94,7 +92,7 @@ def join_stream(
         for clip in alike:
             waiting.append(clip)
             total += len(clip)
-            if total >= num_frames:
+            if total >= BLOCK_FRAMES:
                 yield join_clips(waiting)
                 waiting, total = [], 0
         if waiting:

@@ -161,8 +161,6 @@ def longest_gaps(mask: BoolArray, lengths: IntArray) -> IntArray:
     are the frames of each clip, where runs end.
     """
     longest: IntArray = np.zeros((len(lengths), mask.shape[1]), np.int64)
-    if not len(mask):
-        return longest
     starts = np.cumsum(lengths) - lengths
     before, after = _neighbours(mask)
     before = np.maximum(before, np.repeat(starts - 1, lengths)[:, None])

@@ -116,9 +116,8 @@ class OtherPeople:
         rows = slice(self.starts[start], self.starts[stop])
         world = None if self.world is None else self.world[rows]
         ids = self.ids and PersonIds(self.ids.first[start:stop], self.ids.others[rows])
-        return OtherPeople(
-            self.counts[start:stop], self.points[rows], self.scores[rows], world, ids
-        )
+        counts = self.counts[start:stop]
+        return OtherPeople(counts, self.points[rows], self.scores[rows], world, ids)
 
 
 def nobody_else(num_frames: int, num_points: int) -> OtherPeople:

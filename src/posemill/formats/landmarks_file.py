@@ -54,10 +54,8 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         name = str(next(iter(arrays["skeleton"].reshape(-1)), ""))
     skeleton = known_skeleton(name)
     if not {*skeleton.part_names} <= {*arrays}:
-        names = [", ".join(sorted(each)) for each in (skeleton.part_names, arrays)]
-        raise ContentError(
-            "expected arrays {parts}, found {arrays}", parts=names[0], arrays=names[1]
-        )
+        parts, names = (", ".join(sorted(each)) for each in (skeleton.part_names, arrays))
+        raise ContentError("expected arrays {parts}, found {arrays}", parts=parts, arrays=names)
     first = arrays[skeleton.part_names[0]]
     frames = len(first) if first.ndim else 0
     if not frames:

@@ -70,11 +70,10 @@ class NpzFormat(Format):
                 lengths += block.lengths.tolist()
                 for name, rows in _rows_of(block, recipe.fill or "zero").items():
                     archive.append(name, rows)
+                world = block.frames.world
                 if stream.keeps_world and not block.beside:
-                    world = block.frames.world
-                    archive.append(
-                        "world", nothing_in_metres(len(block)) if world is None else world
-                    )
+                    world = nothing_in_metres(len(block)) if world is None else world
+                    archive.append("world", world)
                 for name, texts in _texts_of(block).items():
                     archive.extend(name, texts)
             archive.extend("keypoint_names", get_skeleton(stream.skeleton_name).point_names)
@@ -168,9 +167,8 @@ def _check_names(names: list[str], skeleton_name: str) -> None:
     pairs = enumerate(zip_longest(get_skeleton(skeleton_name).point_names, names))
     different = next((index for index, (name, other) in pairs if name != other), None)
     if different is not None:
-        raise ContentError(
+        template = (
             "keypoint_names are not those of {skeleton_name}; the first difference is at "
-            "{different}",
-            skeleton_name=skeleton_name,
-            different=different,
+            "{different}"
         )
+        raise ContentError(template, skeleton_name=skeleton_name, different=different)

@@ -1,8 +1,7 @@
 """Parquet in one file: a row per frame, for pandas, polars, DuckDB and the like.
 
-`keypoints` (K x 3) are flat, like `world` (75 x 3, NaN where not found). Of several people there is
-a row for each of a frame, the one that stands for it first, and `person_id` says who is who (0:
-nobody knows; empty where one person was looked for).
+`keypoints` (K x 3) are flat, like `world` (75 x 3, NaN where not found). The first person of a
+frame stands for it. `person_id` is 0 where nobody knows, empty where one was looked for.
 """
 
 from __future__ import annotations
@@ -86,14 +85,13 @@ class ParquetFormat(Format):
                     optional = {"world": clips.keeps_world, "person_id": has_people}
                     schema = _schema(clips.skeleton_name, optional, json.dumps(clips.header()))
                     floats = [n for n in ("keypoints", "scores", "world") if n in schema.names]
+                    lists = [f"{name}.list.element" for name in floats]
                     table = TableWriter(
                         temporary,
                         schema,
                         compression_level=3,
                         use_dictionary=[*_WORDS, "image_path", "width", "height"],
-                        column_encoding=dict.fromkeys(
-                            (f"{name}.list.element" for name in floats), "BYTE_STREAM_SPLIT"
-                        ),
+                        column_encoding=dict.fromkeys(lists, "BYTE_STREAM_SPLIT"),
                     )
                     files.enter_context(table)
                 table.add(_batch_of(clip, schema, clips.asked), len(clip))
@@ -251,9 +249,8 @@ def _clip_of(
     rows, count = table.num_rows, get_skeleton(skeleton).num_points
 
     def column(name: str, *row: int) -> npt.NDArray[Any]:
-        flat = numbers_of(table[name].combine_chunks(), name, clip_id)
-        values: npt.NDArray[Any] = flat.reshape(rows, *row)
-        return values
+        numbers = numbers_of(table[name].combine_chunks(), name, clip_id)
+        return np.reshape(numbers, (rows, *row))
 
     has_world = "world" in table.schema.names
     has_people = "person_id" in table.schema.names and table["person_id"].null_count < rows

@@ -1,7 +1,6 @@
 """CSV: a row per point, for R and spreadsheets; its columns: docs/formats.md.
 
-The column `info` has JSON in the first row of a frame: what a clip and a frame have beside points.
-Landmarks in metres are rows behind them: the point `world:nose`, x, y and z in metres, no score.
+Landmarks in metres are rows behind those: the point `world:nose`, x, y and z in metres, no score.
 """
 
 from __future__ import annotations
@@ -98,10 +97,8 @@ def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]
         for number, index in enumerate(rows, start=1):
             # In pictures that stand alone people are numbered from 1 on.
             person = str(people.ids[index] or number) if has_others else ""
-            values = zip(
-                names, people.points[index].tolist(), people.scores[index].tolist(), strict=True
-            )
-            for name, xyz, score in values:
+            points, scores = people.points[index].tolist(), people.scores[index].tolist()
+            for name, xyz, score in zip(names, points, scores, strict=True):
                 yield *start, name, *_place_of(xyz), f"{score:.9g}", person, text
                 text = ""
         if clip.world is not None:
@@ -188,9 +185,8 @@ def _clip_of(
         frame_of += [index] * len(found)
     first, names = infos[0], [row.point for row in people[0]]
     if first.get("skeleton") is None:
-        first["skeleton"] = next(
-            (name for name in SKELETON_NAMES if {*_names_of(name)} == {*names}), None
-        )
+        same = (name for name in SKELETON_NAMES if {*_names_of(name)} == {*names})
+        first["skeleton"] = next(same, None)
     done = contract.header_fields(first, len(names), path)
     order = _order_of(names, done["skeleton_name"])
     for person in people:

@@ -90,14 +90,12 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
         entries = self._entries.values()
         packed = sum(each.file_size for each in entries if each.compress_type != zipfile.ZIP_STORED)
         if packed > max(_BOMB_BYTES, _BOMB_RATIO * self._size):
-            raise ContentError(
+            template = (
                 "would unpack from {size} to {packed} bytes; refused (more than {bomb_ratio} "
                 "times). If it is to be trusted, save its arrays with numpy.savez, which does not "
-                "pack them",
-                size=self._size,
-                packed=packed,
-                bomb_ratio=_BOMB_RATIO,
+                "pack them"
             )
+            raise ContentError(template, size=self._size, packed=packed, bomb_ratio=_BOMB_RATIO)
 
     def _open(self, name: str, entry: zipfile.ZipInfo) -> npt.NDArray[Any]:
         with reading(self.path, "npz", *_DAMAGE):
@@ -113,17 +111,14 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                 if entry.compress_type != zipfile.ZIP_STORED or not num_bytes:
                     free = free_memory()
                     if num_bytes > _BOMB_BYTES and num_bytes > _MEMORY_SHARE * free:
-                        raise ContentError(
+                        template = (
                             "'{name}' would unpack to {num_bytes} bytes, and {free} are free; save "
                             "it with numpy.savez, which does not pack it: then it is read piece by "
-                            "piece",
-                            name=name,
-                            num_bytes=num_bytes,
-                            free=free,
+                            "piece"
                         )
-                    array: npt.NDArray[Any] = np.ndarray(
-                        shape, dtype, member.read(num_bytes), order=order
-                    )
+                        raise ContentError(template, name=name, num_bytes=num_bytes, free=free)
+                    data = member.read(num_bytes)
+                    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data, order=order)
                     return array
             with self.path.open("rb") as handle:
                 handle.seek(entry.header_offset)

@@ -172,11 +172,9 @@ Points = tuple[tuple[str, ...], tuple[Bone, ...]]  # of a part: their names, and
 
 
 def _face(num_points: int) -> Points:
-    contours: tuple[tuple[int, ...], ...] = (
-        FACE_68_CONTOURS if num_points == 68 else FACE_468_CONTOURS
-    )
+    contours = list[tuple[int, ...]](FACE_68_CONTOURS if num_points == 68 else FACE_468_CONTOURS)
     if num_points == 478:
-        contours += tuple((*points[1:], points[1]) for points in IRISES)
+        contours += [(*points[1:], points[1]) for points in IRISES]
     names = tuple(f"face_{index}" for index in range(num_points))
     return names, tuple(bone for contour in contours for bone in pairwise(contour))
 

@@ -333,9 +333,8 @@ def make_clip(
     NaN and all-zero points are missing. `fields` are the other ones of `PoseClip`.
     """
     clip_id = str(fields.get("clip_id", ""))
-    check_array(
-        points, f"points of {clip_id[:80]}", "fiu", *(("frames", "points", dims) for dims in (2, 3))
-    )
+    shapes = [("frames", "points", dims) for dims in (2, 3)]
+    check_array(points, f"points of {clip_id[:80]}", "fiu", *shapes)
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points

@@ -36,12 +36,11 @@ def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a whole file, refusing one that is too large to hold."""
     size = path.stat().st_size
     if size > max_bytes:
-        raise ContentError(
+        template = (
             "{size} bytes of JSON in one value; expected at most {max_bytes}: split it (what "
-            "posemill writes itself, a record a line, may be larger)",
-            size=size,
-            max_bytes=max_bytes,
+            "posemill writes itself, a record a line, may be larger)"
         )
+        raise ContentError(template, size=size, max_bytes=max_bytes)
     return parse_json(path.read_bytes())
 
 
