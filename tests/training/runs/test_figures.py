@@ -52,6 +52,7 @@ def test_curves_hold_what_the_log_says():
         {"event": "eval", "step": 2, "epoch": 0, "loss": 1.5, "accuracy": 0.75},
     ]
     figure = draw_curves(rows)
+    assert {axes.get_xlabel() for axes in figure.axes} == {"step"}
     loss, scores, rate = figure.axes
     *train_lines, dev = loss.lines
     for line in train_lines:

@@ -47,6 +47,17 @@ def test_a_real_tuning_measures_and_keeps_the_maths(quick):
     assert "batch_size" not in found.found
 
 
+@pytest.mark.parametrize(("keep_maths", "kind"), [(True, "speed"), (False, "all")])
+def test_batch_and_precision_are_tuned_unless_the_maths_is_kept(
+    keep_maths, kind, quick, monkeypatch
+):
+    find({}, 100.0, 100.0, monkeypatch)
+    kinds, run = [], Search.run
+    monkeypatch.setattr(Search, "run", lambda self: kinds.append(self.best.tune) or run(self))
+    posemill.tune(quick, keep_maths=keep_maths)
+    assert kinds == [kind]
+
+
 def test_what_was_found_is_written_with_the_reason_and_trains(quick, tmp_path, monkeypatch):
     find({"cache": "ram"}, 100.0, 150.0, monkeypatch)
     posemill.tune(quick, out=tmp_path / "new" / "folder" / "tuned.toml")
