@@ -234,7 +234,7 @@ def _pieces_of(task: Task, job: FrameJob) -> Iterator[tuple[int, Committed]]:
             if num_rows == piece_frames or is_last:
                 name = f"{task.name}-{num_shards:04d}.parquet"
                 place.put(f"shards/{name}", name.encode())
-                shard = Shard(name, num_rows, len(name), tuple(pieces))
+                shard = Shard(name, len(name), tuple(pieces))
                 yield num_rows, Committed(shard, tuple(done))
                 done, pieces, num_rows, num_shards = [], [], 0, num_shards + 1
 

@@ -68,7 +68,7 @@ def build(folder: Path, num_clips: int, num_frames: int, failed_every: int) -> N
             for index in range(0, num_frames, failed_every)
         )
         rows = num_frames - len(lost)
-        shard = Shard(f"{number}.parquet", rows, 1, (Piece(number, 0, 0, rows, number),))
+        shard = Shard(f"{number}.parquet", 1, (Piece(number, 0, 0, rows, number),))
         unit = UnitProgress(number, number, clip.split, num_frames, None, True, rows, lost)
         events.append(Committed(shard, (unit,)))
     events.flush()

@@ -85,9 +85,8 @@ def commit(events, *units, first_frame=0):
         for unit in units
         if unit.num_rows
     )
-    num_rows = sum(piece.num_rows for piece in pieces)
     name = f"part-{len(events.ledger.shard_sizes())}.parquet"
-    shard = Shard(name, num_rows, 100, pieces) if pieces else None
+    shard = Shard(name, 100, pieces) if pieces else None
     events.record(Committed(shard, units))
 
 
@@ -237,29 +236,6 @@ def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events)
     assert events.ledger.clips()[1].num_frames == 9
 
 
-def test_a_shard_with_rows_of_no_piece_is_stale_until_it_is_rewritten(events):
-    pieces = Piece(2, 2, 5, 2, 3), Piece(2, 0, 1, 2, 3)
-    part = Shard("part", 9, 10, pieces, "ab")
-    events.record(
-        Committed(Shard("whole", 4, 10, (Piece(1, 0, 0, 4),)), ()),
-        Committed(part, ()),
-        Committed(Shard("empty", 1, 10, ()), ()),
-    )
-    ledger = events.ledger
-    in_order = dataclasses.replace(part, pieces=pieces[::-1])
-    assert ledger.stale_shards() == [in_order, Shard("empty", 1, 10, ())]
-    moved = pieces[1]._replace(row_offset=0), pieces[0]._replace(row_offset=2)
-    events.record(
-        Committed(Shard("empty-r1", 0, 2, (), replaces="empty"), ()),
-        Committed(Shard("part-r1", 4, 8, moved, replaces="part"), ()),
-    )
-    assert ledger.stale_shards() == []
-    assert ledger.shard_sizes() == {"whole": 10, "empty-r1": 2, "part-r1": 8}
-    assert [(clip_no, found) for clip_no, _, found in ledger.found()] == [
-        (1, ((4, None),)), (2, ((2, None), (2, None))),
-    ]  # fmt: skip
-
-
 def test_changes_of_the_source_are_named(events):
     assert changes_of(events.ledger, CLIPS) == ([], [], True)
     longer = dataclasses.replace(CLIPS[0], version="other")
@@ -280,7 +256,7 @@ def test_counts_are_kept_by_split_in_the_order_of_the_source(fresh, tmp_path):
     """Lost frames make their clip longer, and a lost clip is counted."""
     names = (("train", "a", 2), ("dev", "a", None), ("train", "b", None), ("train", "c", 7))
     clips = tuple(PlannedClip(*name) for name in names)
-    shard = Shard("x.parquet", 2, 10, (Piece(1, 0, 0, 2),))
+    shard = Shard("x.parquet", 10, (Piece(1, 0, 0, 2),))
     first, missing = whole_clip(1, "train", 2, lost(1), lost(0, 3)), lost(None, 0, "missing")
     fresh.record(Committed(shard, (first, whole_clip(3, "train", 0, missing)), clips))
     with read_ledger(tmp_path) as database:
@@ -334,7 +310,7 @@ WRITTEN_UNITS = (
     UnitProgress(7, 1, "train", 5, b"\0state", False, 5, (LOST,)),
     UnitProgress(None, 2, "dev", 4, None, True, 4),
 )
-WRITTEN_SHARD = Shard("x.parquet", 9, 100, (Piece(1, 0, 0, 5, 7, "[]"), Piece(2, 0, 5, 4)), "sum")
+WRITTEN_SHARD = Shard("x.parquet", 100, (Piece(1, 0, 0, 5, 7, "[]"), Piece(2, 0, 5, 4)), "sum")
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ class FrameSink(Sink):
         self._flush()
         pieces = tuple(map(_piece_of, lanes))
         num_bytes = sum(written for lane in lanes for _, _, written in lane.rows)
-        return Shard(name, sum(piece.num_rows for piece in pieces), num_bytes, pieces)
+        return Shard(name, num_bytes, pieces)
 
     @abstractmethod
     def _flush(self) -> None: ...

@@ -31,18 +31,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard that is whole on the disk, and what it holds.
-
-    `replaces` is the name of an older shard, of whose rows those that still count are in this one;
-    where none does, this one has no name and is no file.
-    """
+    """A shard that is whole on the disk, and what it holds."""
 
     name: str
-    num_rows: int
     num_bytes: int
     pieces: tuple[Piece, ...]
     checksum: str = ""  # `shards.checksum_of`; empty where the name is that of no file
-    replaces: str = ""
 
 
 class Lost(NamedTuple):

@@ -27,14 +27,13 @@ CREATE TABLE clips (
   content TEXT);
 CREATE UNIQUE INDEX clips_by_name ON clips (split, clip_id);
 CREATE TABLE shards (
-  shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_rows INTEGER NOT NULL,
-  num_bytes INTEGER NOT NULL, checksum TEXT NOT NULL);
+  shard_no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, num_bytes INTEGER NOT NULL,
+  checksum TEXT NOT NULL);
 CREATE TABLE pieces (
   piece_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, first_frame INTEGER
   NOT NULL, shard_no INTEGER NOT NULL, row_offset INTEGER NOT NULL, num_rows INTEGER NOT NULL,
   found TEXT);
 CREATE INDEX pieces_by_clip ON pieces (clip_no, first_frame);
-CREATE INDEX pieces_by_shard ON pieces (shard_no);
 CREATE TABLE failures (
   failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
   num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
@@ -165,14 +164,9 @@ class Ledger(LedgerReader):
             self._count(split, **changes)
 
     def _add_shard(self, shard: events.Shard) -> None:
-        old_no = "(SELECT shard_no FROM shards WHERE name = ?)"
-        for table in ("pieces", "shards") if shard.replaces else ():
-            self._write(f"DELETE FROM {table} WHERE shard_no = {old_no}", [shard.replaces])
-        if not shard.name:
-            return
         cursor = self._write(
-            "INSERT INTO shards (name, num_rows, num_bytes, checksum) VALUES (?, ?, ?, ?)",
-            (shard.name, shard.num_rows, shard.num_bytes, shard.checksum),
+            "INSERT INTO shards (name, num_bytes, checksum) VALUES (?, ?, ?)",
+            (shard.name, shard.num_bytes, shard.checksum),
         )
         self._writer.executemany(
             "INSERT INTO pieces (clip_no, first_frame, row_offset, num_rows, unit_no, found, "

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from posemill.errors import RunError
 from posemill.messages import Message
-from posemill.runs.events import Piece, Shard
 from posemill.runs.manifest import LEDGER_NAME, check_ledger_is_there
 
 if TYPE_CHECKING:  # numpy: `status` would take longer
@@ -234,21 +233,6 @@ class LedgerReader:
     def shard_sizes(self) -> dict[str, int]:
         """Return the bytes of every shard that counts, by its name."""
         return dict(self.execute("SELECT name, num_bytes FROM shards").fetchall())
-
-    def stale_shards(self) -> list[Shard]:
-        """Return the shards that hold rows of no piece, with the pieces in the order of rows."""
-        shards = self.execute(
-            "SELECT shard_no, name, num_rows, num_bytes, checksum FROM shards WHERE num_rows > "
-            "(SELECT coalesce(sum(num_rows), 0) FROM pieces WHERE shard_no = shards.shard_no)"
-        ).fetchall()
-        query = (
-            f"SELECT {', '.join(Piece._fields)} FROM pieces WHERE shard_no = ? ORDER BY row_offset"
-        )
-        stale = []
-        for number, name, num_rows, num_bytes, checksum in shards:
-            pieces = tuple(map(Piece._make, self.execute(query, [number])))
-            stale.append(Shard(name, num_rows, num_bytes, pieces, checksum))
-        return stale
 
     def rows(self, split: str | None = None, clip_id: str | None = None) -> Iterator[ShardRows]:
         """Yield where rows are, of a split, of clips of an id, or all, by clip and frame."""

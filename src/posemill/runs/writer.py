@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import itertools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,47 +28,13 @@ from posemill.runs.events import (
 )
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import SHARDS_NAME, Manifest, shard_path
-from posemill.runs.queries import Failure, ShardRows
+from posemill.runs.manifest import SHARDS_NAME, Manifest
+from posemill.runs.queries import Failure
 from posemill.runs.schema import join_tables, table_of
-from posemill.runs.shards import BlockPlan, checksum_of, read_rows
+from posemill.runs.shards import checksum_of
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
-
-
-def write_shard(
-    place: Path | str, name: str, table: pa.Table, *, pieces: Sequence[Piece], run_id: str
-) -> Shard:
-    """Write the rows of pieces that lie behind each other as one shard, whole or not at all.
-
-    It is compressed in memory first: a full disk is met in one plain write, which leaves nothing.
-    """
-    metadata = {**table.schema.metadata, _RUN_KEY: run_id.encode(), _NAME_KEY: name.encode()}
-    stored, content = as_stored(table.replace_schema_metadata(metadata)), io.BytesIO()
-    floats = [field.name for field in stored.schema if pa.types.is_nested(field.type)]
-    pq.write_table(
-        stored,
-        content,
-        row_group_size=ROWS_PER_GROUP,
-        compression="zstd",
-        compression_level=3,
-        # What a disk or a copy changes later is noticed, not read as keypoints.
-        write_page_checksum=True,
-        # Words repeat from row to row, floats do not: their bytes are sorted by significance.
-        use_dictionary=[name for name in stored.column_names if name not in floats],
-        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
-    )
-    if uri_of(place) is not None:
-        open_place(place).put(f"{SHARDS_NAME}/{name}", content.getvalue())
-    else:
-        with atomic_path(Path(place) / SHARDS_NAME / name) as temporary:
-            temporary.write_bytes(content.getbuffer())
-    offsets = itertools.accumulate((piece.num_rows for piece in pieces), initial=0)
-    placed = tuple(
-        piece._replace(row_offset=offset) for piece, offset in zip(pieces, offsets, strict=False)
-    )
-    return Shard(name, len(table), len(content.getbuffer()), placed, checksum_of(content))
 
 
 def _found_in(clip: PoseClip) -> str:
@@ -92,14 +56,39 @@ class ShardWriter:
         """Add a piece of a clip: at least one frame, in order of their indices."""
         self._tables.append(table_of(clip))
         first, found = int(clip.frame_indices[0]), _found_in(clip)
-        self._pieces.append(Piece(clip_no, first, 0, len(clip), unit_no, found))
+        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
         self.num_rows += len(clip)
 
     def write(self, name: str) -> Shard:
-        """Write what was collected as the shard of that file name, and start anew."""
-        table, pieces = join_tables(self._tables), self._pieces
+        """Write what was collected as the shard of that file name, and start anew.
+
+        It is compressed in memory first: a full disk is met in one plain write, which leaves
+        nothing.
+        """
+        table, pieces = join_tables(self._tables), tuple(self._pieces)
         self._tables, self._pieces, self.num_rows = [], [], 0
-        return write_shard(self._place, name, table, pieces=pieces, run_id=self._run_id)
+        own = {_RUN_KEY: self._run_id.encode(), _NAME_KEY: name.encode()}
+        stored = as_stored(table.replace_schema_metadata({**table.schema.metadata, **own}))
+        floats = [field.name for field in stored.schema if pa.types.is_nested(field.type)]
+        content = io.BytesIO()
+        pq.write_table(
+            stored,
+            content,
+            row_group_size=ROWS_PER_GROUP,
+            compression="zstd",
+            compression_level=3,
+            # What a disk or a copy changes later is noticed, not read as keypoints.
+            write_page_checksum=True,
+            # Words repeat from row to row, floats do not: their bytes are sorted by significance.
+            use_dictionary=[name for name in stored.column_names if name not in floats],
+            column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
+        )
+        if uri_of(self._place) is not None:
+            open_place(self._place).put(f"{SHARDS_NAME}/{name}", content.getvalue())
+        else:
+            with atomic_path(Path(self._place) / SHARDS_NAME / name) as temporary:
+                temporary.write_bytes(content.getbuffer())
+        return Shard(name, len(content.getbuffer()), pieces, checksum_of(content))
 
 
 class RunWriter:
@@ -181,7 +170,7 @@ class RunWriter:
 
 
 def remove_uncommitted(home: RunHome, events: EventLog) -> None:
-    """Delete the shards that no commit names: a killed worker's, and those that `compact` replaced.
+    """Delete the shards that no commit names: a killed worker's.
 
     Where others may work on the same run, only those of this start or of an earlier one, which
     their names tell: a writer that was cut off does not know what its successor has committed.
@@ -194,31 +183,6 @@ def remove_uncommitted(home: RunHome, events: EventLog) -> None:
         start_no = int(start) if start.isdecimal() else 0
         if events.records is None or start_no < events.ledger.num_starts():
             home.place.delete(f"{SHARDS_NAME}/{name}")
-
-
-def compact(home: RunHome, events: EventLog) -> None:
-    """Rewrite the shards that hold rows that no longer count: each first, then the event of it.
-
-    Then the old one goes: a disk needs room for one, not for all. Killed in between, what is left
-    is a shard for `remove_uncommitted`.
-    """
-    # Elsewhere rows that no longer count stay where they are: nobody reads them, and a file that
-    # may be replaced would have to be guarded against a writer that was cut off.
-    stale = events.ledger.stale_shards() if events.records is None else []
-    manifest = Manifest.read(home.work)
-    for old in stale:
-        shard = Shard("", 0, 0, ())
-        if old.pieces:
-            rows = tuple(
-                ShardRows(number, "", "", old.name, piece.row_offset, piece.num_rows, old.checksum)
-                for number, piece in enumerate(old.pieces)
-            )
-            table = read_rows(home, BlockPlan(rows), manifest.skeleton_name)
-            stem, _, count = old.name.removesuffix(".parquet").partition("-r")
-            name, run_id = f"{stem}-r{int(count or 0) + 1}.parquet", manifest.run_id
-            shard = write_shard(home.address, name, table, pieces=old.pieces, run_id=run_id)
-        events.record(Committed(dataclasses.replace(shard, replaces=old.name), ()))
-        shard_path(home.work, old.name).unlink(missing_ok=True)
 
 
 def shard_stem(start_no: int, task_no: int) -> str:

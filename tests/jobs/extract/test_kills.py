@@ -62,7 +62,6 @@ def test_a_coordinator_killed_at_many_moments_ends_as_an_unbroken_run(
         "runs.ledger.Ledger._add_started",
         "runs.ledger.Ledger._add_committed",
         "runs.ledger.Ledger._add_finished",
-        "jobs.extract.run.compact",
         "runs.ledger.Ledger.check_totals",
     ],
 )  # fmt: skip

@@ -44,7 +44,7 @@ from posemill.runs.events import Finished, PlannedUnit
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import LEDGER_NAME, LOGS_NAME, SHARDS_NAME, Manifest, check_folder
 from posemill.runs.reader import Run, open_run
-from posemill.runs.writer import compact, remove_uncommitted
+from posemill.runs.writer import remove_uncommitted
 from posemill.skeletons import get_skeleton
 from posemill.sources import ClipList
 from posemill.sources.tracking import decide_tracking
@@ -139,8 +139,7 @@ class Extraction(FrameJob):
         remove_uncommitted(self.home, events)
 
     def finish(self, events: EventLog, clips: ClipList) -> None:
-        """Tidy up and check that every shard is as it was written."""
-        compact(self.home, events)
+        """Remove what no record names, and check that every shard is as it was written."""
         self.prepare(events)
         sizes = self.home.shard_sizes()
         for name, num_bytes in events.ledger.shard_sizes().items():
