@@ -1,7 +1,7 @@
 """Cores and memory that this process may use: not those of the machine, where it has fewer.
 
-By affinity (`taskset`, a scheduler), and by the control groups of Linux, version 1 and 2. A group's
-limit holds for all groups below it, so the smallest on the way up to the root counts.
+By affinity (`taskset`, a scheduler), and by the control groups of Linux, version 2. A group's limit
+holds for all groups below it, so the smallest on the way up to the root counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from posemill.messages import Message
 
@@ -33,15 +33,12 @@ def core_limit(root: Path = _ROOT) -> Limit:
         num_cores = len(os.sched_getaffinity(0))
         if num_cores < limit.amount:
             limit = Limit(num_cores, Message("tied to these (taskset, a scheduler or a cpuset)"))
-    for group in _groups("cpu", root):
-        name = "cpu.max" if group.is_v2 else "cpu.cfs_quota_us"
-        quota, _, period = group.read(name).partition(" ")
-        period = period or group.read("cpu.cfs_period_us")
+    for path in (group / "cpu.max" for group in _groups(root)):
+        quota, _, period = _read(path).partition(" ")
         if not (quota.isdigit() and period.isdigit() and int(period)):
             continue
         amount = int(quota) / int(period)  # 0.5 is half of a core
         if (num_cores := max(1, math.ceil(amount))) < limit.amount:
-            path = group.folder / name
             reason = Message("{path} allows the time of {amount:g}", path=path, amount=amount)
             limit = Limit(num_cores, reason)
     return limit
@@ -57,8 +54,8 @@ def memory_limit(root: Path = _ROOT) -> Limit:
     import psutil
 
     limit = Limit(psutil.virtual_memory().total)
-    for group in _groups("memory", root):
-        for path, num_bytes in group.memory_limits():
+    for group in _groups(root):
+        for path, num_bytes in _memory_limits(group):
             if num_bytes < limit.amount:
                 limit = Limit(num_bytes, Message("{path} allows no more", path=path))
     return limit
@@ -72,47 +69,37 @@ def free_memory(root: Path = _ROOT) -> int:
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    for group in _groups("memory", root):
-        usage = group.read("memory.current" if group.is_v2 else "memory.usage_in_bytes")
-        cached = "inactive_file" if group.is_v2 else "total_inactive_file"
-        match = re.search(rf"^{cached} (\d+)$", group.read("memory.stat"), re.MULTILINE)
+    for group in _groups(root):
+        usage = _read(group / "memory.current")
+        match = re.search(r"^inactive_file (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
         used = int(usage if usage.isdigit() else 0) - int(match[1] if match else 0)
-        for _, num_bytes in group.memory_limits():
+        for _, num_bytes in _memory_limits(group):
             free = min(free, max(0, num_bytes - max(0, used)))
     return free
 
 
-@dataclass(frozen=True)
-class _Group:
-    folder: Path
-    is_v2: bool  # its files have other names
-
-    def read(self, name: str) -> str:
-        try:
-            return (self.folder / name).read_text().strip()
-        except OSError:
-            return ""
-
-    def memory_limits(self) -> Iterator[tuple[Path, int]]:
-        # Above `memory.high` the kernel slows a group down until it is of no use.
-        for name in ("memory.max", "memory.high") if self.is_v2 else ("memory.limit_in_bytes",):
-            text = self.read(name)
-            if text.isdigit():  # not `max`, -1 or no file
-                yield self.folder / name, int(text)
+def _memory_limits(group: Path) -> Iterator[tuple[Path, int]]:
+    # Above `memory.high` the kernel slows a group down until it is of no use.
+    for path in (group / "memory.max", group / "memory.high"):
+        text = _read(path)
+        if text.isdigit():  # not `max`, or no file
+            yield path, int(text)
 
 
-def _groups(controller: str, root: Path) -> Iterator[_Group]:
-    """Yield the groups of this process that a controller may work in, from its own upwards."""
+def _read(path: Path) -> str:
     try:
-        memberships = (root / "proc/self/cgroup").read_text().splitlines()
-        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
-    except OSError:  # not Linux, or a /proc that tells nothing
-        return
-    for mount in mounts:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """Yield the folders of the groups this process is in, from its own upwards."""
+    memberships = _read(root / "proc/self/cgroup").splitlines()
+    own = [PurePosixPath(line[3:]) for line in memberships if line.startswith("0::")]
+    for mount in _read(root / "proc/self/mountinfo").splitlines():
         fields, _, rest = mount.partition(" - ")
-        kind, _, options = rest.split(" ", 2)
-        is_v2 = kind == "cgroup2"
-        if not is_v2 and (kind != "cgroup" or controller not in options.split(",")):
+        if not rest.startswith("cgroup2 "):
             continue
         # Of the tree, the part that is mounted, and where.
         mount_root, mount_point = (
@@ -120,18 +107,10 @@ def _groups(controller: str, root: Path) -> Iterator[_Group]:
             re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
             for path in fields.split(" ")[3:5]
         )
-        for line in memberships:
-            _, controllers, path = line.split(":", 2)
-            if controllers if is_v2 else controller not in controllers.split(","):
-                continue
-            top = root / mount_point.lstrip("/")
+        top = root / mount_point.lstrip("/")
+        for group in own:
             # A container may see only its own part of the tree: what is mounted is then the
             # group itself, or one above it, whatever its path in the host's tree is.
-            below = path.removeprefix(mount_root if mount_root != "/" else "").strip("/")
-            is_below = mount_root == "/" or path.startswith(f"{mount_root}/")
-            folder = top / below if is_below and ".." not in below.split("/") else top
-            while True:
-                yield _Group(folder, is_v2)
-                if folder == top:
-                    break
-                folder = folder.parent
+            is_below = group.is_relative_to(mount_root) and ".." not in group.parts
+            below = group.relative_to(mount_root) if is_below else PurePosixPath()
+            yield from (top / path for path in (below, *below.parents))
