@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ def measure(figures: Sequence[Figure], kept: dict[str, Any], results: Path) -> N
     benchmarks = list(dict.fromkeys(figure.benchmark for figure in figures))
     for number, benchmark in enumerate(benchmarks, start=1):
         say(f"[{number}/{len(benchmarks)}] {benchmark.command}")
-        begun, date, load = time.monotonic(), datetime.now(timezone.utc), os.getloadavg()[0]
+        begun, date, load = time.monotonic(), datetime.now(UTC), os.getloadavg()[0]
         outcome = run(benchmark)
         outcome |= {
             "seconds": round(time.monotonic() - begun),

@@ -6,16 +6,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 ENGLISH, CHINESE = "README.md", "README.zh-CN.md"

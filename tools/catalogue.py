@@ -14,7 +14,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -176,7 +176,7 @@ def update() -> list[str]:
     """Bring the file in step with the sources, compile it, and return what lacks a translation."""
     with FILE.open("rb") as file:
         old = read_po(file)
-    day = datetime(2026, 1, 1, tzinfo=timezone.utc)  # the same file from the same sources
+    day = datetime(2026, 1, 1, tzinfo=UTC)  # the same file from the same sources
     new = Catalog(
         locale="zh_CN", domain=DOMAIN, header_comment=_HEADER, project="posemill", version="0",
         msgid_bugs_address="-", last_translator="The posemill authors", language_team="zh_CN",

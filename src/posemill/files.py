@@ -256,11 +256,8 @@ def sync_folder(folder: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """Return the hexadecimal sha256 of a file's content, read in pieces."""
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while piece := handle.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def cache_folder() -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,10 +126,7 @@ def read_toml(cls: type[Settings], path: Path) -> dict[str, Any]:
 def load_toml(path: Path, *, what: str = "config") -> dict[str, Any]:
     """Return what a TOML file holds; one that is missing or broken is a `ConfigError`."""
     # Here, as it takes a tenth of the time of --help.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
 
     try:
         table: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))

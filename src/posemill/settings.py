@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
+    Self,
     TypeVar,
     Union,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
@@ -39,15 +40,6 @@ from typing import (
 from posemill.errors import ConfigError
 from posemill.messages import Message, Option
 from posemill.plugins import hint, not_among
-
-if TYPE_CHECKING:
-    from typing_extensions import Self, dataclass_transform
-else:
-
-    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Tell type checkers, which alone read it, that fields become keywords."""
-        return lambda cls: cls
-
 
 # Names to choose from: written here, or "module:table", read when they are needed.
 Choices = tuple[str, ...] | str

@@ -1,7 +1,7 @@
 import dataclasses
 import json
 import platform
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_a_manifest_comes_back_as_it_was(tmp_path):
     assert (found.options, found.engine, found.source) == ({}, {}, {})
     written = datetime.fromisoformat(found.created_at)
     assert (written.utcoffset(), written.microsecond) == (timedelta(0), 0)
-    assert abs(datetime.now(timezone.utc) - written) < timedelta(minutes=5)
+    assert abs(datetime.now(UTC) - written) < timedelta(minutes=5)
 
 
 def test_every_setting_that_decides_the_result_is_compared():

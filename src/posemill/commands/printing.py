@@ -138,8 +138,7 @@ def warnings_as_notes() -> Iterator[list[str]]:
         printed.append(str(message))
         print_notes([message])
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
+    with warnings.catch_warnings(action="always", category=UserWarning):
         warnings.showwarning = show
         yield printed
 

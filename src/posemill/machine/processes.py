@@ -90,14 +90,7 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
     `python -m` imports from the current folder first: a stranger's `pip.py` there would run.
     """
-    if sys.version_info >= (3, 11):
-        return [sys.executable, "-P", "-m", module, *arguments]
-    # Before 3.11 there is no -P: the current folder is taken out before anything is imported.
-    start = (
-        "import sys; sys.path[:] = [path for path in sys.path if path]; import runpy; "
-        f"sys.argv[0] = {module!r}; runpy.run_module({module!r}, None, '__main__', True)"
-    )
-    return [sys.executable, "-c", start, *arguments]
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def end_holder(
@@ -164,7 +157,7 @@ def ignore_stop_signals() -> None:
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set variables for the processes that are started inside the block.
 
-    A new Python imports nothing from the current folder (from Python 3.11 on): a stranger's
+    A new Python imports nothing from the current folder: a stranger's
     `multiprocessing.py` there would run in every spawned process.
     """
     variables = {**variables, "PYTHONSAFEPATH": "1"}

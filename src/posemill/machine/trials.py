@@ -89,8 +89,8 @@ def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: flo
     import psutil
 
     reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, where we have threads
+    # Python 3.12 warns where we have threads.
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         # Not by multiprocessing: a worker of a user's pool may have no children there.
         pid = os.fork()
     if pid == 0:

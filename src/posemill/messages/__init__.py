@@ -27,12 +27,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from posemill.language import load_catalogue
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _HOLE = re.compile(
     r"\{(?:--(?P<option>[a-z][a-z-]*[a-z])(?::(?P<value>[^{}]*(?:\{\w+\}[^{}]*)*))?"

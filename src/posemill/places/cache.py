@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from posemill.errors import PlaceError
@@ -78,8 +79,5 @@ def _fetch_checked(place: Place, entry: Entry, path: Path) -> None:
 
 
 def _md5_of(path: Path) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as handle:
-        while piece := handle.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, partial(hashlib.md5, usedforsecurity=False)).hexdigest()

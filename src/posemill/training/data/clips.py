@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,6 @@ from torch.utils.data import Dataset
 
 from posemill.records import BoolArray, FloatArray, IntArray
 from posemill.training.data.batches import Batch, Draw
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 # Shares of (frames, size) that Multigrid goes through, and of the size from batch to batch.
 LONG_CYCLE = ((1 / 4, sqrt(1 / 2)), (1 / 2, sqrt(1 / 2)), (1 / 2, 1.0), (1.0, 1.0))

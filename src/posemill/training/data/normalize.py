@@ -122,9 +122,8 @@ def normalize_parts(points: FloatArray, mask: BoolArray, groups: tuple[Group, ..
     """Return a clip with each group centred per frame and scaled per clip; missing points are 0."""
     result = np.zeros_like(points, dtype=np.float32)
     known = np.where(mask[..., None], points, np.nan)
-    with warnings.catch_warnings():
-        # A frame without any point of the group has the mean NaN, and stays missing.
-        warnings.simplefilter("ignore", RuntimeWarning)
+    # A frame without any point of the group has the mean NaN, and stays missing.
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         for group in groups:
             inside = known[:, group.start : group.stop]
             centre = np.nanmean(inside, axis=1, keepdims=True)

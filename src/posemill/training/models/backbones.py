@@ -273,8 +273,7 @@ def load_pretrained(backbone: Backbone, name: str, weights: str) -> None:
 def _read(path: Path) -> Mapping[str, Tensor]:
     """Return the state dict in a file; nothing in it is run."""
     try:
-        with warnings.catch_warnings():  # of how old its pickle is
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):  # of how old its pickle is
             found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise WeightsError(

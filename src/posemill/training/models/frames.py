@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,6 @@ from posemill.training.models.base import (
 )
 from posemill.training.models.sequence import TimeConv
 from posemill.training.models.video import Backbone, ClipTimes, VideoModel
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class _AverageHead(nn.Module):

@@ -172,8 +172,8 @@ def run_processes(
 def _run_rank(
     make: MakeFor, config: TrainConfig, runtime: Runtime, *, steps: int, repeats: bool
 ) -> dict[str, Any]:
-    with warnings.catch_warnings():  # said already, where the data were read first
-        warnings.simplefilter("ignore", UserWarning)
+    # Said already, where the data were read first.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         arm = Arm(make(config), config, runtime, repeats=repeats)
     try:
         return {"speed": arm.run_steps(steps, warm_steps=RANK_WARM_STEPS)}
