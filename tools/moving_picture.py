@@ -33,8 +33,8 @@ def main() -> None:
         posemill.visualize(run, out=folder / "movies", video="mp4", all=True)
         [movie] = (folder / "movies").rglob("*.mp4")
         with av.open(str(movie)) as container:
-            frames = [frame.to_image() for frame in container.decode(video=0)]
-    pictures = [cut_out(frames[index]) for index in FRAMES]
+            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    pictures = [cut_out(Image.fromarray(frames[index])) for index in FRAMES]
     pictures[0].save(
         options.out,
         save_all=True,

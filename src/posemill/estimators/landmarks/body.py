@@ -149,7 +149,7 @@ def follow(
     smooth = pixels
     if object_scale >= _MIN_OBJECT_SCALE:
         scale = f32(1) / object_scale
-        smooth = state.body_filter(pixels, state.num_frames, value_scale=scale)
+        smooth = state.body_filter(pixels, state.num_frames, value_scale=float(scale))
     # Made with the size of this frame; the next one may have another.
     state.expect(rect_around(smooth[33:, :2] / pixels_of[:2], size))
     pose.landmarks = (smooth if state.smooths else pixels) / pixels_of

@@ -48,7 +48,7 @@ class Region(NamedTuple):
 WHOLE = Rect(HALF, HALF, f32(1), f32(1), f32(0))
 
 
-def wrap_angle(angle: float) -> np.float32:
+def wrap_angle(angle: float | np.float32) -> np.float32:
     """Return the angle in -pi (inclusive) to pi (exclusive)."""
     angle = float(angle)
     return f32(angle - 2 * math.pi * math.floor((angle + math.pi) / (2 * math.pi)))

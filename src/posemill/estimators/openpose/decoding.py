@@ -8,6 +8,7 @@ coordinates here are in cells of the maps, the centre of the first at 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -102,7 +103,7 @@ def find_people(maps: FloatArray, thresholds: Thresholds) -> People:
 def _find_peaks(heat: FloatArray, least: float) -> _Peaks:
     height, width = heat.shape[1:]
     size = width * _UPSAMPLED, height * _UPSAMPLED
-    large = cv2.resize(heat.transpose(1, 2, 0), size, interpolation=cv2.INTER_CUBIC)
+    large: Any = cv2.resize(heat.transpose(1, 2, 0), size, interpolation=cv2.INTER_CUBIC)
     large = cv2.GaussianBlur(large, (0, 0), _SMOOTHING, borderType=cv2.BORDER_REPLICATE)
     # Above those before it and not below those behind it: of a plateau one cell is the peak.
     is_peak = (large > least) & (large > cv2.dilate(large, _BEFORE))
@@ -111,13 +112,10 @@ def _find_peaks(heat: FloatArray, least: float) -> _Peaks:
     rows, columns, points = np.unravel_index(np.flatnonzero(is_peak), is_peak.shape)
     scores = large[rows, columns, points]
     order = np.lexsort((-scores, points))
-    rows, columns, points, scores = (each[order] for each in (rows, columns, points, scores))
     counts = np.bincount(points, minlength=NUM_POINTS)
     ranks = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
-    kept = ranks < _MOST_PEAKS
-    rows, columns, points, scores, ranks = (
-        each[kept] for each in (rows, columns, points, scores, ranks)
-    )
+    kept, ranks = order[ranks < _MOST_PEAKS], ranks[ranks < _MOST_PEAKS]
+    rows, columns, points, scores = rows[kept], columns[kept], points[kept], scores[kept]
     found = np.zeros((3, NUM_POINTS, min(max(counts, default=0), _MOST_PEAKS)), np.float32)
     x = columns + _vertex(large, rows, columns, points, axis=1)
     y = rows + _vertex(large, rows, columns, points, axis=0)
