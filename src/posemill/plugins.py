@@ -132,5 +132,7 @@ def hint(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the known name that is nearest; empty if none is near."""
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    known = list(known)
+    longer = [each for each in known if len(name) > 2 and name in each]
+    near = longer or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return Message("; did you mean {near!r}?", near=near[0]) if near else ""

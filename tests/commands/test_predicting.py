@@ -99,7 +99,12 @@ def test_what_predict_cannot_use_is_said(trained, tree, tmp_path):
     said = CliRunner().invoke(run_line, words)
     assert (said.exit_code, said.stdout.splitlines()[-1].split()[0]) == (1, "b"), said.output
     assert "broken.mp4" in said.stderr
-    assert said.stderr.startswith("loading the model")
+    assert "loading the model" not in said.stderr  # nobody watches
+    watched = CliRunner().invoke(run_line, words, color=True)
+    assert watched.stderr.startswith("loading the model")
+    (tmp_path / "flat.csv").write_text("a,1,2\n")
+    with pytest.raises(PosemillError, match=r"clip 'row0' has frames of \(1, 2\), the model of "):
+        posemill.predict(trained, tmp_path / "flat.csv")
     with pytest.raises(DecodeError, match=r"broken\.mp4"):
         posemill.predict(trained, [broken])
 

@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from cli_runner import call, said_by
+from cli_runner import CliRunner, call, said_by
 from cli_runner import said_by as run
 
-from posemill.commands.line import main
+from posemill.commands.line import main, run_line
 from posemill.training.config.run_settings import preset_values
 from posemill.training.config.train_config import FIELDS
 from posemill.training.launch import sweep
@@ -111,10 +111,19 @@ def test_train_evaluate_and_predict_from_the_command_line(tmp_path, monkeypatch)
         f'out = "{tmp_path / "run"}"\nnormalize = "none"\ntensorboard = false\n'
         'epochs = 20\n[speed]\nmode = "single"\nprecision = "fp32"\nnum_workers = 0\n'
     )
-    text = run("train", config, "--no-figures", "--eval-every", 10)
+    train = ["train", str(config), "--no-figures", "--eval-every", "10"]
+    watched = CliRunner().invoke(run_line, train, color=True)
+    assert watched.stderr.startswith("loading torch and the data …\n")
+    assert watched.stderr.endswith("scoring the best checkpoint …\n")
+    text = watched.stdout
     assert "test" in text
     assert "samples/s" in text
     assert 97 <= sum(map(int, re.findall(r" (\d+)%", text))) <= 103, text  # where the time went
+    for flag, begin in (("--json", ""), ("--split=test", "loading the model and the data …\n")):
+        watched = CliRunner().invoke(
+            run_line, ["evaluate", str(tmp_path / "run"), flag], color=True
+        )
+        assert watched.stderr == begin
     scores = json.loads(run("evaluate", tmp_path / "run", "--split", "test", "--json"))
     assert scores["accuracy"] == 1.0
     assert "accuracy" in run("evaluate", tmp_path / "run")

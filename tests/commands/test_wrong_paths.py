@@ -56,6 +56,8 @@ def test_a_training_is_not_taken_for_a_run_of_keypoints(name, kind, tmp_path):
     ("call", "meant"),
     [
         (lambda run: posemill.status(run.parent / "frst"), "first"),
+        (lambda run: posemill.evaluate(run.parent / "frst"), "first"),
+        (lambda run: posemill.predict(run.parent / "frst", run), "first"),
         (lambda run: posemill.prepare(run, run.parent / "x", normalize="shoulder"), "shoulders"),
         (lambda run: posemill.prepare(run, run.parent / "x", fill="zeros"), "zero"),
         (lambda run: posemill.prepare(run, run.parent / "x", splits="trian"), "train"),

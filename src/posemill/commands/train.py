@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,6 +74,8 @@ def show_train(
         return
     if not under_torchrun():  # whose processes fail together, once they have met
         _check_paths(resolved.config)
+    if is_first_process():
+        _say_at_once(Message("loading torch and the data …"), as_json=as_json)
     try:
         result = run_training(resolved)
     except KeyboardInterrupt:
@@ -88,6 +90,12 @@ def show_train(
         _print_summary(result.out, result.summary)
     if under_torchrun():
         leave_at_once()
+
+
+def _say_at_once(text: Message, *, as_json: bool) -> None:
+    """Say where someone watches what is done while torch is loaded, which takes seconds."""
+    if sys.stderr.isatty() and not as_json:
+        say(text, err=True)
 
 
 def _check_paths(config: TrainConfig) -> None:
@@ -158,6 +166,7 @@ def _print_left_out(result: Any) -> None:
 
 def _show_evaluate(ask: Ask, *, as_json: AsJson = False) -> int:
     """Score a trained model on a split."""
+    _say_at_once(Message("loading the model and the data …"), as_json=as_json)
     with warnings_as_notes():
         scores = ask()
     if as_json:
@@ -333,10 +342,7 @@ def _show_predict(
     *,
     as_json: AsJson = False,
 ) -> int:
-    with naming_the_extra():
-        if find_spec("torch") is None:
-            raise ModuleNotFoundError(name="torch")
-    say("loading the model …", err=True)  # torch takes seconds
+    _say_at_once(Message("loading the model …"), as_json=as_json)
     with warnings_as_notes() as unread:
         predictions = ask(source=[Path(source) for source in sources], progress=True)
     if as_json:
@@ -380,6 +386,7 @@ def sweep(
 def _show_tune(ask: Ask, *, as_json: AsJson = False) -> None:
     """Measure what makes a training faster on this machine."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is loaded, as train does
+    _say_at_once(Message("loading torch and the data …"), as_json=as_json)
     tuned, out = ask(), ask.keywords.get("out")
     if as_json:
         print_json({"out": out, **tuned.to_json()})

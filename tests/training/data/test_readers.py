@@ -100,10 +100,11 @@ def test_a_csv_row_is_a_label_and_points(tmp_path):
     [
         ("", "a multiple of 2 numbers .* got 0"),
         ("label,x,y\n", "a multiple of 2 numbers .* got 0"),
-        ("a,1,2,3\n", "a multiple of 2 numbers .* got 3"),
+        ("a,1,2,3\n", "a multiple of 2 numbers .* got 3; posemill train sets both by csv_frames"),
         ("a,1,2\nb,1\n", "row 2: expected .* 2 numbers"),
         ("a,1,2\nb,1,x\n", "row 2: expected .* 2 numbers"),
-        ("file,class,day\nx.mp4,wave,1\n", "of videos expected a list with a column path"),
+        ("id,class\nx,wave\n", "got 'x,wave'; of videos expected a list with a column path"),
+        ("path,class\nx.mp4,wave\n", r"found by: posemill extract \S+/a\.csv --out RUN"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(tmp_path, text, message):

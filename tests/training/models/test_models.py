@@ -88,6 +88,7 @@ def test_the_stride_is_known_before_building(name, options, stride):
     ("name", "options", "message"),
     [
         ("stgnc", {}, "unknown model 'stgnc'; known: .*did you mean 'stgcn'"),
+        ("tcn", {}, "unknown model 'tcn'; known: .*did you mean 'tcn_bilstm'"),
         ("mlp", {"hiden": [3]}, "model mlp has no option 'hiden'.*did you mean 'hidden'"),
         ("transformer", {"width": 10}, r"expected width a multiple of 2 \* num_heads"),
         ("stgcn", {"widths": [3]}, "stgcn: expected a stride for each width"),

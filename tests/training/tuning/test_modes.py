@@ -164,12 +164,12 @@ def test_auto_measures_and_leaves_the_model_and_the_random_state_as_they_were(se
     ("start_seconds", "expected"), [(30, "multi_process"), (50, "multi_thread")]
 )
 def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
-    start_seconds, expected, settings, monkeypatch
+    start_seconds, expected, settings, monkeypatch, capsys
 ):
     now, asked = [0.0], []
 
-    def run(_, config, **__):
-        asked.append((config.parallel, config.processes, config.threads))
+    def run(_, config, most_seconds, **__):
+        asked.append((config.parallel, config.processes, config.threads, most_seconds))
         now[0] += start_seconds + 12 * 0.5  # the twelve steps of the measurement are no start
         return 7 / 0.5
 
@@ -178,9 +178,18 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
     measured = {"single": 1.0, "multi_thread": 0.9}
     monkeypatch.setattr(modes, "measure_in_turn", lambda *_: dict(measured))
     # 100 steps: 90 s with two threads; 50 s and the start with two processes.
-    config = TrainConfig(**settings(parallel="auto", epochs=25, batch_size=7, micro_batch=7))
+    config = TrainConfig(
+        **settings(parallel="auto", epochs=25, batch_size=7, micro_batch=7, progress=True)
+    )
     plan = probe_mode(build_workload(config), build_workload, config)
-    assert asked == [("multi_process", 2, 1)]
+    # 25 s to start, and twelve steps that take no longer than those of one process.
+    assert asked == [("multi_process", 2, 1, 25 + 12)]
+    assert capsys.readouterr().err.splitlines() == [
+        "measuring first steps to find the fastest mode", "trying 2 processes: up to 37 s",
+    ]  # fmt: skip
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    probe_mode(build_workload(config), build_workload, config)
+    assert "trying 2 processes: up to 37 s \x1b[33m0:00:00" in capsys.readouterr().err
     assert plan.mode == expected
     assert (plan.processes, plan.threads) == ((2, 1) if expected == "multi_process" else (1, 2))
     assert "single 1000 ms, multi_thread 900 ms, multi_process 500 ms; 100 steps" in plan.reason

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from posemill.decoders.opening import PICTURE_SUFFIXES, VIDEO_SUFFIXES, suffix_of
 from posemill.errors import ContentError, TrainingError
+from posemill.files import near_path
 from posemill.records import usual_split
 from posemill.tables import find_encoding, read_table
 
@@ -106,7 +107,9 @@ def expect_labels(path: Path) -> None:
     """Raise `TrainingError` where there is neither a file nor a folder."""
     if not path.is_dir() and not path.is_file():
         raise TrainingError(
-            "no labels at {path}: expected a CSV file or a folder of corpus files", path=path
+            "no labels at {path}: expected a CSV file or a folder of corpus files{hint}",
+            path=path,
+            hint=near_path(path),
         )
 
 

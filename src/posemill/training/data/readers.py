@@ -18,6 +18,7 @@ from posemill.places.cache import fetched
 from posemill.records import SPLIT_NAMES
 from posemill.skeletons import guess_skeleton, is_skeleton
 from posemill.training.config.data_settings import DataSettings
+from posemill.training.config.kinds import VIDEO, kind_of
 from posemill.training.data.cache import verify_once
 
 _SPLITS = (*SPLIT_NAMES, "all")
@@ -131,11 +132,23 @@ def _read_csv(path: Path, dims: int, frames: int) -> NpzClips:
         rows = [row for row in csv.reader(handle) if row]
     if rows and not _is_number(rows[0][-1]):
         rows = rows[1:]
+    if rows and not all(map(_is_number, rows[0][1:])):
+        template = (
+            "{path}: expected keypoints, a label and numbers in each row, got {text!r}; of videos "
+            "expected a list with a column path"
+        )
+        if kind_of(str(path)) == VIDEO:
+            template = (
+                "{path} is a list of videos; expected keypoints, which are found by: posemill "
+                "extract {path!q} --out RUN"
+            )
+        raise TrainingError(template, path=path, text=",".join(rows[0])[:60])
     width = len(rows[0]) - 1 if rows else 0
     if not width or width % (dims * frames):
         raise TrainingError(
             "{path}: expected rows of a label and a multiple of {multiple} numbers ({frames} "
-            "frames of {dims} numbers a point), got {width}; see {--csv-dims}, {--csv-frames}",
+            "frames of {dims} numbers a point), got {width}; posemill train sets both by "
+            "{--csv-frames} and {--csv-dims}",
             path=path,
             multiple=dims * frames,
             frames=frames,
@@ -145,8 +158,7 @@ def _read_csv(path: Path, dims: int, frames: int) -> NpzClips:
     for number, row in enumerate(rows, 1):
         if len(row) != width + 1 or not all(map(_is_number, row[1:])):
             raise TrainingError(
-                "{path}, row {number}: expected keypoints, a label and {width} numbers; of videos "
-                "expected a list with a column path",
+                "{path}, row {number}: expected a label and {width} numbers",
                 path=path,
                 number=number,
                 width=width,

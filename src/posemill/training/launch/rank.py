@@ -18,6 +18,7 @@ from posemill import __version__
 from posemill.files import atomic_path
 from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.processes import under_torchrun
+from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.loop.passes import Evaluation
 from posemill.training.loop.trainer import Trainer
@@ -86,6 +87,7 @@ def train_rank(
         is_long = sum(trainer.clock.read().values()) >= LEAST_SECONDS and trainer.state.step >= 500
         if is_long and runtime.size == 1:  # where some steps more do not show
             trainer.reporter.measured["bf16_gain"] = bf16_gain(workload, config, runtime.device)
+        trainer.reporter.say_what_takes_long(Message("scoring the best checkpoint …"))
         trainer.load_best()
         results = _final_scores(trainer)
         summary = trainer.reporter.summary(trainer.state)
@@ -110,6 +112,7 @@ def train_rank(
             from posemill.training.runs.figure_samples import draw_first_samples
             from posemill.training.runs.figures import draw_training
 
+            trainer.reporter.say_what_takes_long(Message("drawing figures …"))
             draw_training(folder, workload, results, samples=draw_first_samples(trainer))
     return summary
 

@@ -161,6 +161,11 @@ class Reporter:
             self._log.write(text)
         self._console.print(printable(render(text)), highlight=False, markup=False)
 
+    def say_what_takes_long(self, text: Message) -> None:
+        """Say what is done now where someone watches."""
+        if self._progress:
+            self._console.print(render(text), highlight=False, markup=False)
+
     def say_last(self, text: str) -> None:
         """Say why a training ends, now and in its last words."""
         self.last_words.append(text)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posemill.errors import RunError, TrainingError
-from posemill.files import atomic_path, check_own_parts, open_plain, parse_json
+from posemill.files import atomic_path, check_own_parts, near_path, open_plain, parse_json
 from posemill.machine.disk import disk_message, is_of_the_disk
 from posemill.machine.live_files import LIVE_NAME, LogFile
 from posemill.training.config.kinds import OWN
@@ -95,7 +95,8 @@ class RunFolder:
     def expect(self) -> None:
         """Raise RunError unless there is the folder of a training."""
         if not self.path.exists():
-            raise RunError("{folder}: there is no such folder", folder=self.path)
+            template = "{folder}: there is no such folder{near}"
+            raise RunError(template, folder=self.path, near=near_path(self.path))
         if not self.has_begun():
             template = "{folder} is not the folder of a training (no run.json)"
             raise RunError(template, folder=self.path)

@@ -102,17 +102,18 @@ class KeypointKind(Kind):
             skeleton_name = needed_skeleton(identity, config.out)
             found = (_points_of(clip, skeleton_name) for clip in clips)
         for clip_id, found_points, found_mask in found:
-            points, mask = prepare(found_points, found_mask)
-            if points.shape[1:] != (identity["num_points"], identity["num_dims"]):
+            shape = found_points[..., : prepare.num_dims or None].shape[1:]
+            if shape != (identity["num_points"], identity["num_dims"]):
                 raise TrainingError(
                     "clip {clip_id!r} has frames of {shape}, the model of {run} expects "
                     "({num_points}, {num_dims})",
                     clip_id=clip_id,
-                    shape=points.shape[1:],
+                    shape=shape,
                     run=config.out,
                     num_points=identity["num_points"],
                     num_dims=identity["num_dims"],
                 )
+            points, mask = prepare(found_points, found_mask)
             picture = Picture(clip_id, points=(found_points, found_mask))
             yield picture, collate([Sample(points, mask, 0)])
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from posemill.errors import ConfigError, DeviceError, TrainingError
 from posemill.machine.limits import count_cores
 from posemill.machine.processes import under_torchrun
-from posemill.messages import Message, Option, join
+from posemill.messages import Message, Option, join, render
 from posemill.training.config.resolve import Resolved
 from posemill.training.config.run_settings import loader_workers
 from posemill.training.config.train_config import TrainConfig
-from posemill.training.loggers import say
 from posemill.training.multigrid.stages import Stages
 from posemill.training.precision import Precision, bf16_made_ready, choose_device, choose_precision
 from posemill.training.tasks.workload import Workload
@@ -171,15 +172,24 @@ def decide(
 ) -> tuple[ModePlan, Precision]:
     """Return mode and number format of a new training, measured where nothing else decides."""
     plan, usual = plan_mode(config), plan_precision(config)
-    if config.progress and (plan is None or _is_precision_open(config, usual)):
-        template = (
-            "measuring first steps to find the fastest mode and number format: up to "
-            "{seconds:.0f} s"
-        )
-        say(Message(template, seconds=PROCESS_SECONDS))
     precision = probe_precision(workload, config, usual, threads=plan.threads if plan else 1)
     config = config.replace(precision=precision.name)
     return plan or probe_mode(workload, make, config, most_seconds=most_seconds), precision
+
+
+@contextmanager
+def _measuring(what: Message, config: TrainConfig) -> Iterator[None]:
+    """Say what is measured in the block, beside a clock that runs where someone watches."""
+    console = Console(stderr=True, quiet=not config.progress)
+    if not console.is_terminal:
+        console.print(render(what), highlight=False, markup=False)
+        yield
+        return
+    columns = TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    # A quicker clock would take part in what is measured.
+    with Progress(*columns, console=console, refresh_per_second=1) as clock:
+        clock.add_task(render(what))
+        yield
 
 
 def with_open_workers(resolved: Resolved) -> TrainConfig:
@@ -202,7 +212,8 @@ def probe_mode(
     ranks = one.replace(
         parallel="multi_process", processes=config.processes or cores, threads=config.threads or 1
     )
-    seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
+    with _measuring(Message("measuring first steps to find the fastest mode"), config):
+        seconds = measure_in_turn(workload, {"single": one, "multi_thread": many}, _CPU)
     total = Stages(workload.train, config).total_steps
     predicted = {mode: total * value for mode, value in seconds.items()}
     quickest = min(predicted.values())
@@ -214,19 +225,23 @@ def probe_mode(
         template = "{quickest:.0f} s of work: too short for several processes to pay"
         note = Message(template, quickest=quickest)
     else:
-        started = time.perf_counter()
+        started, taken_steps = time.perf_counter(), RANK_WARM_STEPS + _RANK_STEPS
+        limit = most_seconds or PROCESS_SECONDS + taken_steps * max(seconds.values())
         note = Message("{total} steps to take", total=total)
+        template = "trying {processes} processes: up to {limit:.0f} s"
+        what = Message(template, processes=ranks.processes, limit=limit)
         try:
-            speed = run_processes(
-                make, ranks, steps=_RANK_STEPS, repeats=True, most_seconds=most_seconds
-            )
+            with _measuring(what, config):
+                speed = run_processes(
+                    make, ranks, steps=_RANK_STEPS, repeats=True, most_seconds=limit
+                )
         except TrainingError as error:
             failure = Message("multi_process cannot be used: {error}", error=error)
             note = join("; ", [note, failure])
         else:
             batch_size = min(config.batch_size, len(workload.train) or config.batch_size)
             step_seconds = seconds["multi_process"] = batch_size / speed
-            taken_seconds = (RANK_WARM_STEPS + _RANK_STEPS) * step_seconds
+            taken_seconds = taken_steps * step_seconds
             start = max(0.0, time.perf_counter() - started - taken_seconds)
             predicted["multi_process"] = start + total * step_seconds
     best = min((one, many, ranks), key=lambda each: predicted.get(each.parallel, math.inf))
@@ -247,7 +262,8 @@ def probe_precision(
         return usual
     one = config.replace(parallel="single", processes=1, threads=threads, workers=0, compile="off")
     arms = {name: one.replace(precision=name) for name in ("fp32", "bf16")}
-    seconds = measure_in_turn(workload, arms, _CPU)
+    with _measuring(Message("measuring first steps to find the fastest number format"), config):
+        seconds = measure_in_turn(workload, arms, _CPU)
     is_faster = seconds["bf16"] * _BF16_GAIN < seconds["fp32"]
     reason = usual.reason if is_faster else Message("bf16 is not clearly faster on this CPU")
     template = "{reason}; a step takes: {measured}"
