@@ -251,7 +251,6 @@ def _show_dry_run(config: ExtractConfig, *, as_json: bool) -> None:
     clips = job.find_clips()
     if continues := check_folder(job.home.work):
         compare(job.home, job.manifest(clips))
-    clips = job.decide(clips)
     with ProgressView() as view:
         clips = job.count_frames(clips, view.count)
     print_plan(config, clips, plan_workers(config))

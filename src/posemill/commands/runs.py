@@ -66,7 +66,8 @@ def _show_status(
     failures: Annotated[bool, setting("List what failed, one by one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    from posemill.jobs.extract.status import Status, list_failures
+    from posemill.jobs.extract.status import Status
+    from posemill.runs.queries import read_ledger
 
     run = run_of(ask.keywords["run"])
     if failures and (kind := KINDS.get(folder_kind(run))):
@@ -79,7 +80,10 @@ def _show_status(
         time.sleep(0.5)
         state = status(run)
     line.close()
-    failed = [failure._asdict() for failure in list_failures(run)] if failures else []
+    failed: list[dict[str, Any]] = []
+    if failures:
+        with read_ledger(run) as ledger:
+            failed = [failure._asdict() for failure in ledger.failures()]
     if as_json:
         print_json({**state.to_json(), **({"failures": failed} if failures else {})})
         return
@@ -252,7 +256,7 @@ def advise(
 
 
 def _log_of(folder: Path, worker: int | None) -> Path:
-    from posemill.jobs.extract.status import log_path, workers_with_logs
+    from posemill.jobs.extract.status import log_path
     from posemill.runs.manifest import Manifest
     from posemill.training.record.live import LOG_NAME
 
@@ -261,8 +265,8 @@ def _log_of(folder: Path, worker: int | None) -> Path:
         Manifest.read(folder)  # is it one?
         path = log_path(folder, worker)
         if worker is not None and not path.is_file():
-            known = ", ".join(map(str, workers_with_logs(folder))) or Message("none")
-            template = "{folder} has no log of worker {worker}; workers with a log: {known}"
+            known = ", ".join(sorted(log.name for log in path.parent.glob("*.log")))
+            template = "{folder} has no log of worker {worker}; its logs: {known}"
             raise RunError(template, folder=folder, worker=worker, known=known)
         return path
     if worker is not None:

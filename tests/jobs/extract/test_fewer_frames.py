@@ -11,7 +11,7 @@ from posemill.config import FramesConfig
 from posemill.decoders import open_video
 from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.status import list_failures, read_status
+from posemill.jobs.extract.status import read_status
 from posemill.jobs.frames import write_frames
 from posemill.jobs.landmarks import clips_like
 from posemill.runs.reader import open_run
@@ -116,7 +116,7 @@ def test_a_picture_that_failed_is_named_by_its_own_number_and_can_be_tried_again
     broken.write_bytes(b"x")
     summary = extract(config)
     assert clip_of(summary).frame_indices.tolist() == [0, 2, 6, 8]
-    (failure,) = list_failures(summary.folder)
+    (failure,) = summary.run.failures()
     assert failure.message.startswith("frame 4 of the source: ")
     assert failure.path == str(broken)
     broken.write_bytes(whole)

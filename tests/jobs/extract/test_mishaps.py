@@ -283,6 +283,7 @@ def test_a_ledger_that_says_what_no_run_can_is_called_damaged(make_tree, config_
     extract(config)
     with closing(sqlite3.connect(config.out / "ledger.sqlite")) as ledger, ledger:
         ledger.execute(f"UPDATE {change}")
+        ledger.execute("DELETE FROM meta WHERE key = 'finished_at'")
     read = (lambda: list(open_run(config.out))) if "pieces" in change else (lambda: extract(config))
     with pytest.raises(RunError, match="ledger is damaged"):
         read()

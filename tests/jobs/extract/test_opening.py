@@ -20,16 +20,17 @@ from posemill.sources import ClipList, find_clips
 
 def begin(config, clips=None, *, received=0, on_count=None):
     """Open the ledger as `extract` does; returns (ledger, clips)."""
-    found = find_clips(config.source, layout=config.layout) if clips is None else clips
     config.out.mkdir(exist_ok=True)
     job = Extraction(config)
+    found = job.find_clips(clips)
     manifest = job.manifest(found)
-    return open_events(job, found, manifest, stop_signal=lambda: received, on_count=on_count)
+    events = open_events(job, found, manifest, stop_signal=lambda: received, on_count=on_count)
+    return events, found
 
 
 def with_tracking(config, clips):
     """The clips with what is decided about folders of pictures."""
-    return Extraction(config).decide(clips)
+    return Extraction(config).find_clips(clips)
 
 
 @pytest.fixture

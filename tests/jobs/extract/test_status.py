@@ -190,7 +190,7 @@ def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
     assert f"finished: {done}" in lines[-1]
     assert [line for line in lines if " progress: " in line][-1].endswith(done)
     assert said_by("logs", tmp_path / "run", "-n", 1, "--follow") == lines[-1] + "\n"
-    with pytest.raises(RunError, match="no log of worker 7; workers with a log: none"):
+    with pytest.raises(RunError, match=r"no log of worker 7; its logs: coordinator\.log"):
         said_by("logs", tmp_path / "run", "--worker", 7)
 
 

@@ -15,9 +15,10 @@ from posemill.errors import ConfigError, DecodeError, RunError
 from posemill.jobs import frames as frames_job
 from posemill.jobs.extract.plan import unused_settings
 from posemill.jobs.extract.run import extract
-from posemill.jobs.extract.status import list_failures, read_status
+from posemill.jobs.extract.status import read_status
 from posemill.jobs.frames import write_frames
 from posemill.runs.frame_index import indices_of, picture_name, read_index
+from posemill.runs.queries import read_ledger
 from posemill.runs.reader import open_run
 from posemill.sources import find_clips
 from posemill.training.video.index import read_index as read_training_index
@@ -189,7 +190,8 @@ def test_bad_files_are_rows_with_their_reason_and_leave_no_folder(config, videos
     for pack in (False, True):
         summary = write_frames(config(f"out{pack}", pack=pack))
         assert summary.exit_code == 1
-        reasons = {each.clip_id: each.reason for each in list_failures(summary.folder)}
+        with read_ledger(summary.folder) as ledger:
+            reasons = {each.clip_id: each.reason for each in ledger.failures()}
         assert reasons == {"zero": "empty file", "text": "not a video", "cut": "truncated"}
         assert [clip.clip_id for clip in read_index(summary.index)] == ["a", "b", "c"]
         assert not (summary.folder / "dev" / "zero").exists()
@@ -220,7 +222,8 @@ def test_a_retry_completes_the_index_and_a_pack_without_a_place_is_said(config, 
     assert (summary.exit_code, len(read_index(summary.index))) == (0, 3)
     summary = write_frames(config("packs", pack=True, retry_failed=True))
     assert summary.reasons[0][:2] == ("longer than it said", 30)
-    message = list_failures(summary.folder)[0].message
+    with read_ledger(summary.folder) as ledger:
+        message = next(ledger.failures()).message
     assert message.startswith("the packs have room for 0 frames of this clip, as many as it said")
 
 

@@ -22,6 +22,7 @@ from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.worker import Worker
 from posemill.machine.gpus import place_workers
 from posemill.machine.live_files import LogFile, Speedometer, write_live
+from posemill.machine.processes import STOP_SIGNALS
 from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
@@ -29,11 +30,9 @@ from posemill.runs.log import EventLog
 from posemill.runs.queries import Unit
 from posemill.runs.writer import shard_stem
 
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 # `timeout` signals its child and then the child's group: what comes within this is one request.
 _SAME_REQUEST_SECONDS = 1.0
 _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
-_LIVE_SECONDS = 1.0
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
@@ -56,11 +55,9 @@ class StopSignals:
     @contextmanager
     def caught(self) -> Iterator[StopSignals]:
         """Remember what comes within the block. Does nothing outside of the main thread."""
-        numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-        if threading.current_thread() is not threading.main_thread():
-            numbers = []
+        is_main = threading.current_thread() is threading.main_thread()
         with ExitStack() as stack:
-            for number in numbers:
+            for number in STOP_SIGNALS if is_main else ():
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup: it stays so
                     stack.callback(signal.signal, number, signal.signal(number, self._remember))
             yield self
@@ -92,7 +89,7 @@ class Coordinator:
         self._deaths: Counter[tuple[str, int]] = Counter()  # by what of, and worker
         self._started_at = time.monotonic()
         self._speed = Speedometer()
-        self._shown_at = self._live_at = 0.0
+        self._shown_at = 0.0
         self._log_at = self._started_at + _LOG_SECONDS[0]
         self._groups: list[list[int]] = []
         self._is_stopping = False
@@ -304,10 +301,8 @@ class Coordinator:
         progress = dataclasses.replace(progress, frames_per_second=speed)
         if self._on_progress is not None:
             self._on_progress(progress)
-        if is_last or now - self._live_at > _LIVE_SECONDS:
-            self._live_at = now
-            note = {"workers_on": self._workers_on, "workers": workers}
-            write_live(self._home.work, progress.to_json() | note)
+        note = {"workers_on": self._workers_on, "workers": workers}
+        write_live(self._home.work, progress.to_json() | note)
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS[1]
             self._log.write(f"progress: {progress.describe()}")

@@ -160,7 +160,10 @@ class FrameJob(ABC):
         self.sampling = fewer_frames(config.fps, config.stride)
 
     def find_clips(self, clips: ClipList | None = None) -> ClipList:
-        """Return the clips of the source, or these, checked; settle what was left to them."""
+        """Return the clips of the source, or these, checked; settle what is left to them.
+
+        What was decided about them when the run was begun stays as it was.
+        """
         config = self.config
         if clips is None:
             clips = find_clips(config.source, layout=config.layout, splits=config.splits)
@@ -196,10 +199,6 @@ class FrameJob(ABC):
     @abstractmethod
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for: a begun run goes on only with the same."""
-
-    def decide(self, clips: ClipList) -> ClipList:
-        """Return the clips with what is decided about them by looking; of a begun run, then."""
-        return clips
 
     @abstractmethod
     def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:

@@ -34,18 +34,13 @@ def open_events(
     stop_signal: Callable[[], int],
     on_count: Callable[[int, int], None] | None,
     records: RecordLog | None = None,
-) -> tuple[EventLog, ClipList]:
-    """Return the events of a run, planned, and the clips with what was decided about them."""
+) -> EventLog:
+    """Return the events of a run, planned: of a new one, or of one that goes on."""
     home, folder = job.home, job.home.work
-    is_new = not check_folder(folder)
-    if not is_new:
+    if check_folder(folder):
         compare(home, manifest)
         check_ledger_is_there(folder)
-    clips = job.decide(clips)
-    if clips.tracking is not None:
-        source = {**manifest.source, "tracking": clips.tracking.to_record()}
-        manifest = dataclasses.replace(manifest, source=source)
-    if is_new:  # the manifest first: it is what makes the folder ours
+    else:  # the manifest first: it is what makes the folder ours
         home.write_manifest(manifest)
     sync_folder(folder.parent)
     events = EventLog(folder, records)
@@ -62,7 +57,7 @@ def open_events(
     except BaseException:
         events.close()
         raise
-    return events, clips
+    return events
 
 
 def planned_clips(clips: Sequence[Clip]) -> tuple[PlannedClip, ...]:
@@ -109,12 +104,14 @@ def recorded_tracking(folder: Path) -> Tracking | None:
 def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
     """Return what a manifest says of a source."""
     here = os.fsencode(os.path.abspath(path)).decode("utf-8", "backslashreplace")  # noqa: PTH100
+    decided = {} if clips.tracking is None else {"tracking": clips.tracking.to_record()}
     return {
         "path": uri_of(path) or here,
         "layout": clips.layout,
         "fingerprint": clips.fingerprint,
         "num_clips": len(clips),
         "num_frames": sum(clip.num_frames or 0 for clip in clips),
+        **decided,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,7 @@ from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError, DecodeError
 from posemill.estimators.runtimes.devices import list_gpus
 from posemill.machine.limits import count_cores, memory_limit
-from posemill.messages import Message
+from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.provenance import describe_unused
 from posemill.records import Clip
@@ -104,7 +105,10 @@ def plan_units(
                     "not on this machine; leave it out, or copy the videos to a disk",
                     uri=uri,
                 )
-            fps = clip.num_frames and _rate_of_video(clip, config.decoder)
+            fps = None
+            if clip.num_frames:
+                with suppress(DecodeError), open_video(clip.path, decoder=config.decoder) as video:
+                    fps = video.fps
             if fps:  # else its worker says what is wrong with it
                 fps = fps if sampling is None else sampling.rate_of(fps) or fps
                 step = max(1, round(config.split_long_seconds * fps))
@@ -114,14 +118,6 @@ def plan_units(
         for start, stop in zip(starts, [*starts[1:], None], strict=True):
             length_in_frames = (cost if stop is None else stop) - start
             yield PlannedUnit(clip_no, start, stop, is_chain, is_video, length_in_frames)
-
-
-def _rate_of_video(clip: Clip, decoder: str) -> float | None:
-    try:
-        with open_video(clip.path, decoder=decoder) as reader:
-            return reader.fps
-    except DecodeError:
-        return None
 
 
 def group_units(
@@ -231,10 +227,8 @@ def usual_workers() -> tuple[int, str]:
     if fitting >= cores:
         return cores, ""
     template = "not {cores}, one a core, for {memory_mb} MB of memory"
-    if memory.reason:
-        template = "not {cores}, one a core, for {memory_mb} MB of memory: {reason}"
-    note = Message(template, cores=cores, memory_mb=memory.amount >> 20, reason=memory.reason)
-    return fitting, note
+    note = Message(template, cores=cores, memory_mb=memory.amount >> 20)
+    return fitting, join(": ", [note, memory.reason])
 
 
 def frames_per_call(config: ExtractConfig) -> int:

@@ -109,16 +109,17 @@ class Extraction(FrameJob):
             source=source_record(config.source, clips),
         )
 
-    def decide(self, clips: ClipList) -> ClipList:
-        """Return the clips with the decision which folders are video; of a begun run, that of then.
+    def find_clips(self, clips: ClipList | None = None) -> ClipList:
+        """Return the clips, checked, with the decision which folders of them are video.
 
         There is none where the user said it, or where all are videos or the frames of a corpus.
         """
-        config = self.config
+        clips, config = super().find_clips(clips), self.config
         if check_folder(config.out):
             return replace(clips, tracking=recorded_tracking(config.out))
         is_said = config.mode != "auto" or config.layout not in ("auto", "list")
         is_clear = clips.layout == "phoenix" or all(clip.kind == "video" for clip in clips)
+        is_clear = is_clear or clips.tracking is not None
         # What lies elsewhere is read by workers alone.
         if is_said or is_clear or any(uri_of(clip.path) for clip in clips):
             return clips
@@ -201,7 +202,7 @@ def run_job(
         workers = replace(workers, runtime=manifest.runtime)
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
-        events, clips = open_events(
+        events = open_events(
             job,
             clips,
             manifest,
@@ -221,14 +222,14 @@ def run_job(
         if clips.tracking is not None:
             log.write(clips.tracking.describe())
         started, before = time.monotonic(), Progress(tuple(ledger.counts())).frames_done
-        finished_at = ledger.finished_at()
-        coordinator = Coordinator(job, events, clips, log=log, on_progress=on_progress)
-        if _work(coordinator, job, workers, signals=signals):
-            finished_at = None
+        if is_left := ledger.finished_at() is None:
+            coordinator = Coordinator(job, events, clips, log=log, on_progress=on_progress)
+            _work(coordinator, job, workers, signals=signals)
         seconds = time.monotonic() - started
         ledger.check_totals()
         job.finish(events, clips)
-        events.record(Finished(finished_at or now_text()))
+        if is_left:
+            events.record(Finished(now_text()))
         summary = job.summary_type(
             tuple(ledger.counts()),
             seconds=round(seconds, 3),
@@ -249,7 +250,7 @@ def _place_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.DatabaseError) as error:
-        refused: Exception = error
+        ledger, refused = folder / LEDGER_NAME, error
         if isinstance(error, sqlite3.OperationalError) and "such" not in str(error):
             is_full = "full" in str(error) or "I/O" in str(error)
             refused = OSError(errno.ENOSPC if is_full else errno.EIO, str(error))
@@ -257,23 +258,21 @@ def _place_errors(folder: Path) -> Iterator[None]:
             # "no such table", too: a ledger that was emptied, of which nothing is safe.
             raise RunError(
                 "{path} is damaged: {error}; put back a copy of it, or extract into another folder",
-                path=folder / LEDGER_NAME,
+                path=ledger,
                 error=error,
             ) from error
-        saved = (
-            {} if (folder / LEDGER_NAME).exists() else {"saved": Message("nothing was begun yet")}
-        )
+        saved = {} if ledger.exists() else {"saved": Message("nothing was begun yet")}
         raise RunError(disk_message(refused, str(folder), **saved)) from error
 
 
 def _work(
     coordinator: Coordinator, job: FrameJob, workers: WorkerPlan, *, signals: StopSignals
-) -> bool:
-    """Do what is left; return whether anything was."""
+) -> None:
+    """Do what is left."""
     config = job.config
     num_tasks = coordinator.plan(workers.num_workers)
     if not num_tasks:
-        return False
+        return
     # One thread per worker: the work is parallel over workers already.
     environment = thread_variables(1)
     if config.temp_dir is not None:
@@ -294,4 +293,3 @@ def _work(
     executor = find_executor(config.executor)(min(workers.num_workers, num_tasks), limits)
     run_id = Manifest.read(config.out).run_id
     coordinator.run(executor, partial(Worker, job, workers, run_id), signals)
-    return True

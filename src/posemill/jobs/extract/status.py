@@ -28,7 +28,7 @@ from posemill.runs.manifest import (
     Manifest,
     check_folder,
 )
-from posemill.runs.queries import Failure, SplitCounts, read_ledger
+from posemill.runs.queries import SplitCounts, read_ledger
 from posemill.terminal import counted, duration
 
 _LIVE_FOR_SECONDS = 15.0
@@ -259,22 +259,9 @@ def read_status(folder: Path) -> Status:
     )
 
 
-def list_failures(folder: Path) -> list[Failure]:
-    """Return everything that gave no keypoints so far."""
-    with read_ledger(folder) as ledger:
-        return list(ledger.failures())
-
-
 def log_path(folder: Path, worker: int | None = None) -> Path:
     """Return where the coordinator's log of a run is, or a worker's."""
     return folder / LOGS_NAME / ("coordinator.log" if worker is None else f"worker-{worker}.log")
-
-
-def workers_with_logs(folder: Path) -> list[int]:
-    """Return the numbers of the workers of a run that have a log."""
-    paths = (folder / LOGS_NAME).glob("worker-*.log")
-    numbers = [path.stem.removeprefix("worker-") for path in paths]
-    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def start_detached(arguments: Sequence[str], folder: Path) -> int:
