@@ -27,7 +27,8 @@ from posemill.errors import ContentError, FormatError, RunError
 from posemill.messages import Message
 from posemill.terminal import printable
 
-OUTPUT_MARK = ".posemill-output"
+OUTPUT_MARK = ".posemill-output"  # in a folder that is all ours
+_FILES_MARK = ".posemill-files"  # in one of the user's: names and sizes of the files that are ours
 FolderKind = Literal["extraction", "sweep", "training", "prepared", "output"]
 # Files that only our folders have: a word in them, and what such a folder is.
 _OWN_FILES: dict[str, tuple[bytes, FolderKind]] = {
@@ -173,6 +174,26 @@ def parse_json(text: str | bytes) -> Any:
 def mark_output(folder: Path) -> None:
     """Mark a folder as written by posemill: whoever looks for data leaves it out."""
     (folder / OUTPUT_MARK).touch()
+
+
+def mark_file(path: Path) -> None:
+    """Note that posemill wrote a file, unless it lies in a folder that is marked."""
+    if not any((folder / OUTPUT_MARK).exists() for folder in path.absolute().parents):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with os.fdopen(open_plain(path.with_name(_FILES_MARK), flags), "a") as handle:
+            handle.write(json.dumps([path.name, path.stat().st_size]) + "\n")
+
+
+def marked_files(folder: str) -> set[str]:
+    """Return the names of the files in a folder that posemill wrote, and nobody has replaced."""
+    sizes: dict[str, int] = {}
+    with suppress(*CORRUPT), os.fdopen(open_plain(Path(folder, _FILES_MARK))) as lines:
+        sizes = dict(map(json.loads, lines))
+    names = set()
+    for name, size in sizes.items():
+        with suppress(*CORRUPT):
+            names |= {name} if Path(folder, name).stat().st_size == size else set()
+    return names
 
 
 def folder_kind(folder: Path, names: Collection[str] | None = None) -> FolderKind | None:

@@ -12,7 +12,6 @@ from made_up_people import make_person, write_run
 import posemill
 from posemill.commands.line import main
 from posemill.errors import ConfigError
-from posemill.files import OUTPUT_MARK
 
 FOREIGN = b"seventy hours of work"
 FAKE = ("--engine", "fake", "--executor", "serial")
@@ -106,8 +105,7 @@ def names_written(args, fresh):
     again = call(args)  # what it wrote itself for the same source is no obstacle
     if args[0] not in ("merge", "import"):
         assert again.exit_code == 0, again.output
-    # The mark of a folder of ours is empty and is never written into.
-    return sorted(path for path in files_here() - before if path.name != OUTPUT_MARK)
+    return sorted(path for path in files_here() - before if not path.name.startswith(".posemill"))
 
 
 def plant(path, kind):

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
+from posemill.files import mark_file
 from posemill.sources.clip_list import Collector
-from posemill.sources.scan import MISSING, Folder, joined_version, scan
+from posemill.sources.scan import MISSING, Folder, joined_version, list_pictures, scan
 
 
 def walk(root):
@@ -71,6 +72,22 @@ def test_what_posemill_wrote_is_no_data(name, content, tmp_path, make_tree):
     assert said.problems == [f"{str(tmp_path / 'own')!r} was written by posemill; left out"]
     # Whoever names it means it.
     assert [folder.parts for folder in walk(tmp_path / "own")[0]] == [(), ("deep", "er")]
+
+
+def test_pictures_that_posemill_wrote_among_data_are_left_out_until_they_are_replaced(
+    tmp_path, make_tree
+):
+    make_tree(tmp_path, "a/1.png", "a/2.mp4")
+    before = walk(tmp_path)[0]
+    make_tree(tmp_path, "a/sheet.png", "a/drawn.mp4")
+    for name in ("sheet.png", "drawn.mp4"):
+        mark_file(tmp_path / "a" / name)
+    assert walk(tmp_path)[0] == before
+    assert list_pictures(str(tmp_path / "a")) == ["1.png"]
+    (tmp_path / "a" / "sheet.png").write_bytes(b"of the user")
+    assert list_pictures(str(tmp_path / "a")) == ["1.png", "sheet.png"]
+    (tmp_path / "a" / ".posemill-files").write_bytes(b"\xff[]")
+    assert walk(tmp_path)[0][0].num_pictures == 2
 
 
 def test_files_of_others_with_such_names_are_no_mark(tmp_path, make_tree):

@@ -17,7 +17,7 @@ from posemill.decoders.opening import (
     suffix_of,
 )
 from posemill.errors import SourceError
-from posemill.files import OUTPUT_NAMES, folder_kind, kind_by_names, readable
+from posemill.files import OUTPUT_NAMES, folder_kind, kind_by_names, marked_files, readable
 from posemill.messages import Message
 from posemill.places import Entry, open_place, uri_of
 from posemill.sources.clip_list import Collector
@@ -56,11 +56,11 @@ class Folder:
 
     def look(self) -> tuple[list[str], int]:
         """Take what is in it, on a disk; return the folders in it, and how much else."""
-        below, num_ignored = [], 0
+        below, num_ignored, ours = [], 0, marked_files(self.path)
         with os.scandir(self.path) as entries:
             for entry in entries:
                 if not _is_folder(entry):
-                    num_ignored += not self.take(entry.name, entry)
+                    num_ignored += entry.name in ours or not self.take(entry.name, entry)
                 elif entry.name[0] == "." or entry.name in FOREIGN_FOLDERS:
                     num_ignored += 1
                 else:
@@ -154,9 +154,9 @@ def is_picture(name: str) -> bool:
 def list_pictures(path: str) -> list[str]:
     """Return the names of the pictures directly in a folder, in natural order."""
     with os.scandir(path) as entries:
-        return natural_sort(
-            entry.name for entry in entries if is_picture(entry.name) and not _is_folder(entry)
-        )
+        names = [each.name for each in entries if is_picture(each.name) and not _is_folder(each)]
+    ours = marked_files(path)
+    return natural_sort(name for name in names if name not in ours)
 
 
 def file_version(file: os.DirEntry[str] | Path) -> str:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from posemill.errors import PosemillError
-from posemill.files import OUTPUT_MARK
 from posemill.inspection.drawing.picture_files import open_viewer, safe_path, writing
 
 
@@ -59,13 +58,21 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "marked"), [("new/deep/x.png", "new"), ("new/x.html", None), ("x.png", None)]
+    ("name", "marks"),
+    [
+        ("new/deep/x.png", ["new/.posemill-output"]),
+        ("new/x.html", []),
+        ("x.png", [".posemill-files"]),
+        ("x.html", []),
+    ],
 )
-def test_the_first_new_folder_of_pictures_is_marked_as_no_data(name, marked, tmp_path):
-    with writing(tmp_path / name):
-        (tmp_path / name).write_text("")
-    marks = [path.parent for path in tmp_path.rglob(OUTPUT_MARK)]
-    assert marks == ([tmp_path / marked] if marked else [])
+def test_the_first_new_folder_of_pictures_is_marked_as_no_data_or_each_in_one_of_the_user(
+    name, marks, tmp_path
+):
+    for _ in range(2):
+        with writing(tmp_path / name):
+            (tmp_path / name).write_text("")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob(".pose*")] == marks
 
 
 PICTURE = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)

@@ -13,7 +13,7 @@ import numpy as np
 
 from posemill.decoders.pictures import encode_picture
 from posemill.errors import PosemillError
-from posemill.files import atomic_path, mark_output, new_folders, safe_parts
+from posemill.files import atomic_path, mark_file, mark_output, new_folders, safe_parts
 from posemill.outputs import Outputs
 from posemill.records import Frame
 
@@ -35,8 +35,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         with new_folders(path.parent):
             yield
-        if new and path.suffix != ".html":  # a page is not what data are looked for among
-            mark_output(new[-1])
+        if path.suffix != ".html":  # a page is not what data are looked for among
+            mark_output(new[-1]) if new else mark_file(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise PosemillError(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from posemill.errors import ConfigError
-from posemill.files import atomic_path
+from posemill.files import atomic_path, mark_file
 from posemill.outputs import Outputs
 from posemill.records import BoolArray, FloatArray
 from posemill.skeletons import get_skeleton
@@ -239,6 +239,7 @@ class PredictionPictures:
         axes.set_title(f"{clip.clip_id}: {title}", fontsize=9)
         with self._outputs.writing_file(path), atomic_path(path) as temporary:
             figure.savefig(temporary, format="png")
+        mark_file(path)
 
 
 def draw_looks(
