@@ -129,10 +129,14 @@ def not_among(field: str, value: object, choices: Iterable[str]) -> ConfigError:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known name that is nearest; empty if none is near."""
+    """Return `; did you mean 'x'?` for the known name that is nearest; empty if none is near.
+
+    Of clips that is one with the same last part: `stop/a` for `a`. Dashes of flags do not count.
+    """
     import difflib
 
-    known = list(known)
-    longer = [each for each in known if len(name) > 2 and name in each]
-    near = longer or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return Message("; did you mean {near!r}?", near=near[0]) if near else ""
+    name, names = name.lstrip("-"), {each.lstrip("-"): each for each in known}
+    near = [each for each in names if each.split("/")[-1] == name.split("/")[-1]]
+    near = near or [each for each in names if len(name) > 2 and name in each]
+    near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return Message("; did you mean {near!r}?", near=names[near[0]]) if near else ""

@@ -13,7 +13,7 @@ from typing import Annotated
 import pytest
 from cli_runner import CliRunner
 
-from posemill import __version__
+from posemill import __main__, __version__
 from posemill.commands import line
 from posemill.commands.declaring import Command
 from posemill.commands.line import load_commands, main, run_line
@@ -217,6 +217,18 @@ def test_an_error_is_one_line_and_a_code(app, how, code, said, capsys):
     assert capsys.readouterr().err == f"posemill: {said}\n"
 
 
+def test_an_interruption_while_the_program_is_still_being_loaded_is_quiet(monkeypatch, capsys):
+    class Interrupting:
+        def find_spec(*_):
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "posemill.commands.line")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting()])
+    with pytest.raises(SystemExit) as info:
+        __main__.main()
+    assert (info.value.code, capsys.readouterr().err) == (130, "")
+
+
 def test_an_error_that_nobody_knows_and_debug_show_the_traceback(app):
     with pytest.raises(OSError, match="without a file"):
         main(["fail", "strange"])
@@ -287,6 +299,8 @@ def test_a_line_that_cannot_be_read_is_explained_in_chinese_too(monkeypatch):
             "--num-workers: expected a whole number, got 'two'",
         ),
         (["show", "x", "--no_such_flag"], "No such option: --no-such-flag"),
+        (["show", "x", "--split"], "No such option: --split; did you mean '--splits'?"),
+        (["show", "x", "--clip"], "No such option: --clip"),
         (["need"], "Missing option '--much'."),
         (["need", "--much", "1.5x"], "--much: expected a number, got '1.5x'"),
         (["need", "--much", "1", "--loud=yes"], "Option '--loud' does not take a value."),

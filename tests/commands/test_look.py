@@ -140,7 +140,8 @@ def test_report_writes_one_html_file(run, tmp_path):
         (["view", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
         (["visualize", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
         (["report", "RUN", "--splits", "test"], "has no split 'test'; it has train, dev"),
-        (["visualize", "RUN", "--clips", "zzz"], "has no clip 'zzz'"),
+        (["visualize", "RUN", "--clips", "zzz"], "has no clip 'zzz'; posemill view --detailed"),
+        (["visualize", "RUN", "--clips", "stop/of/a"], "'stop/of/a'; did you mean 'a'?"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_exit_code_2(run, arguments, message, capsys):

@@ -19,7 +19,9 @@ from posemill.inspection.drawing.movies import write_movie
 from posemill.inspection.drawing.originals import Originals
 from posemill.inspection.drawing.picture_files import safe_path, write_picture, writing
 from posemill.inspection.drawing.strokes import pose_maps
+from posemill.messages import Message
 from posemill.outputs import Outputs
+from posemill.plugins import hint
 from posemill.records import Frame, PoseClip
 
 _SHEET_ENDING = "_contact_sheet.png"
@@ -45,11 +47,13 @@ def draw_gallery(
     """
     outlines: Iterable[Outline] = material.outlines()
     if clip_ids is not None:
-        wanted = set(clip_ids)
+        wanted, outlines = set(clip_ids), list(outlines)
+        known = sorted({outline.clip_id for outline in outlines})
+        for clip_id in sorted(wanted.difference(known)):
+            near = hint(clip_id, known) or Message("; posemill view --detailed lists them")
+            template = "{path} has no clip {clip_id!r}{near}"
+            raise PosemillError(template, path=material.path, clip_id=clip_id, near=near)
         outlines = [outline for outline in outlines if outline.clip_id in wanted]
-        for clip_id in sorted(wanted - {outline.clip_id for outline in outlines}):
-            template = "{path} has no clip {clip_id!r}; posemill view --detailed lists them"
-            raise PosemillError(template, path=material.path, clip_id=clip_id)
     chosen = choose_frames(outlines, num_samples, seed)
     if not chosen:
         raise PosemillError(
