@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from posemill.errors import SourceError
+from posemill.errors import ConfigError, SourceError
 from posemill.records import SPLIT_NAMES, PoseClip, match_splits, usual_split
 from posemill.skeletons import get_skeleton
 from posemill.sources import find_clips
@@ -63,8 +63,9 @@ def test_a_part_is_a_view_and_present_where_any_of_its_points_was_found():
     assert np.shares_memory(clip.part("left_hand"), clip.points)
     np.testing.assert_allclose(clip.pixels()[..., 0], clip.points[..., 0] * 200, rtol=1e-6)
     np.testing.assert_allclose(clip.pixels()[..., 1], clip.points[..., 1] * 100, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"holistic-543 has no part 'tail'; it has pose, face"):
-        clip.part("tail")
+    message = r"holistic-543 has no part 'lefthand'; it has pose, face.*did you mean 'left_hand'\?"
+    with pytest.raises(ConfigError, match=message):
+        clip.part("lefthand")
 
 
 def test_another_skeleton_takes_the_points_of_the_same_name():

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 
+from posemill.errors import ConfigError
+from posemill.plugins import hint
+
 Bone = tuple[int, int]
 
 
@@ -62,7 +65,13 @@ class Skeleton:
         for part in self.parts:
             if part.name == name:
                 return part
-        raise ValueError(f"{self.name} has no part {name!r}; it has {', '.join(self.part_names)}")
+        raise ConfigError(
+            "{skeleton} has no part {name!r}; it has {parts}{hint}",
+            skeleton=self.name,
+            name=name,
+            parts=", ".join(self.part_names),
+            hint=hint(name, self.part_names),
+        )
 
 
 POSE_NAMES = tuple(

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import posemill
 from posemill.clips.inputs import ClipInput
 from posemill.errors import ConfigError, FormatError, RunError
 from posemill.formats import FORMATS, get_format
@@ -278,6 +279,8 @@ def test_merging_different_normalisations_is_refused_by_name(run, tmp_path):
     other = normalised(run, tmp_path / "other.npz", how="none")
     with pytest.raises(RunError, match=r"one.npz has shoulders, .*other.npz has none; merge"):
         merge_clips([ClipInput(one), ClipInput(other)], tmp_path / "all")
+    with pytest.raises(RunError, match="expected runs or exported files to merge, got none"):
+        posemill.merge([], out=tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
 

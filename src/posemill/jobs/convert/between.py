@@ -201,6 +201,8 @@ def merge_clips(
     """
     recipe = recipe or Recipe()
     _expect_free(out, overwrite=overwrite)
+    if not sources:
+        raise RunError("expected runs or exported files to merge, got none")
     joined, summary = _Joined(sources, recipe), RunSummary(out)
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(number or 0 for number in totals)

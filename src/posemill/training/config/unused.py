@@ -55,7 +55,7 @@ def unused_settings(
     no_plateau = Message("there is no dev split whose score could stand still")
     rules = (
         *_rules(config),
-        (is_one_process, ["processes"], of_processes),
+        (is_one_process and config.processes != 1, ["processes"], of_processes),
         (has_fewer_threads, ["threads"], of_threads),
         (not has_loader, ["persistent_workers"], no_loader),
         (not is_ahead, ["prefetch_factor"], no_loader),
