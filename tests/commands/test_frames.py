@@ -111,6 +111,7 @@ def test_it_works_in_the_background_and_status_and_logs_know_it(videos, tmp_path
     assert done.returncode == 0, done.stderr
     assert "in the background" in done.stderr
     watched = posemill("status", out, "--watch", "--json")
+    assert "\r" not in watched.stderr, "no terminal"
     found = json.loads(watched.stdout)
     assert (found["state"], found["frames_done"]) == ("finished", 33)
     assert "finished: 33/33 frames" in posemill("logs", out).stdout

@@ -53,6 +53,7 @@ def outputs_of(graph):
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     pixels = np.random.default_rng(5).integers(0, 256, (2, 8, 8, 3), np.uint8)
     (values,) = session.run(["out"], {INPUT_NAME: pixels})
+    assert session.get_outputs()[0].shape == ["batch", *values.shape[1:]]
     assert len(values) == 2
     return values
 
@@ -109,3 +110,9 @@ def test_prelu_takes_in_only_a_plain_scale_and_bias(change):
     rewrites.express_prelu_by_convolutions(graph)
     assert [node.op for node in graph.nodes] == ["Relu", "Depthwise", "Depthwise", "Add", op]
     np.testing.assert_allclose(outputs_of(graph), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kernel", "sizes"), [(8, (5,)), (7, (5, 2, 2))])
+def test_a_single_pixel_comes_out_as_a_row_and_a_map_channels_first(kernel, sizes):
+    maker = GraphMaker()
+    assert outputs_of(maker.end(maker.conv(0, 5, kernel))).shape == (2, *sizes)

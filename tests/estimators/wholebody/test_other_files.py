@@ -12,6 +12,7 @@ from benchmarks.shared.pose_networks import (
     OnnxGraph,
     make_pictures,
     write_detector,
+    write_fixed,
     write_one_stage,
 )
 from posemill.errors import ConfigError, WeightsError
@@ -100,3 +101,14 @@ def test_people_of_yolo_pose_are_chosen_among_its_cells(tmp_path):
     points = (cells[cells[:, 4].argmax()][5:].reshape(-1, 3)[:, :2] - [0, 5]) / (128 / 300)
     assert 1 < len(found) < (cells[:, 4] > 0.25).sum()
     assert min(np.abs(person - points).max() for person, _ in found) < 1e-2
+
+
+def test_people_that_a_yolo_file_has_chosen_itself_are_all_there_are(tmp_path):
+    rows = np.tile(np.float32([8, 16, 40, 48, 0.9, 0, *[32, 24, 0.7] * POINTS]), (3, 1))[None]
+    rows[0, 1, 6:8] = 16, 40  # in the same box as the first
+    rows[0, 2, 4] = 0.2
+    path = str(write_fixed(tmp_path / "chosen.onnx", {"output0": rows}, [1, 3, 64, 64]))
+    found = open_estimator("wholebody", pose=path).estimate([np.zeros((90, 120, 3), np.uint8)])
+    points = np.stack([points[0] for points, _ in people_of(found, 0)])
+    # 120 x 90 into 64 x 64 is 64 x 48, eight rows of padding above.
+    np.testing.assert_allclose(points, [[30, 60], [60, 30]], atol=1e-4)

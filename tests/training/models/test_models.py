@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from posemill.errors import ConfigError
-from posemill.training.models import MODELS_OF, build_model, time_stride_of
+from posemill.training.models import MODELS_OF, build_model, input_of, time_stride_of
 from posemill.training.models.base import ModelShape, pool_time, shorten, steps_mask
 from posemill.training.models.keypoints import FrameEncoder, features_per_point, point_features
 from posemill.training.models.sequence import resample_steps
@@ -128,21 +128,42 @@ def test_resampling_pooling_and_masks_stay_within_each_clip():
     assert shorten(torch.tensor([1, 4, 5]), 4).tolist() == [1, 1, 2]
 
 
-def test_tcn_bilstm_works_without_recurrence():
-    model = build_model("tcn_bilstm", num_points=15, num_dims=2, num_classes=4, num_lstm=0,
-                        features=["points"])  # fmt: skip
-    assert model(*make_input(15, 2)).shape == (3, 4)
-
-
-def test_the_order_of_frames_is_seen():
-    torch.manual_seed(0)
-    model = build_model("transformer", num_points=4, num_dims=2, num_classes=3, stride=1,
-                        features=["points"]).eval()  # fmt: skip
-    points, mask = torch.randn(1, 6, 4, 2), torch.ones(1, 6, 4) > 0
-    lengths = torch.tensor([6])
-    forward, backward = model(points, mask, lengths), model(points.flip(1), mask, lengths)
-    assert not torch.allclose(forward, backward, atol=1e-3)
-    assert torch.allclose(forward, model(points, mask, lengths))
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("mlp", {"frames": 3}, [0.4208, 0.3177]),
+        ("mlp", {"task": "ctc"}, [-0.3255, 0.2699]),
+        ("tcn_bilstm", {"skeleton_name": "openpose-18", "task": "ctc"}, [-0.9308, 0.5025]),
+        ("tcn_bilstm", {"num_lstm": 0, "pools": (2, 1)}, [-0.3018, 0.9101]),
+        ("stgcn", {"skeleton_name": "openpose-18"}, [0.1304, 0.1345]),
+        ("transformer", {"features": ("points", "motion", "fast_motion")}, [-0.05958, 0.5234]),
+        ("tsn", {"head": "gru"}, [-0.4102, 0.2883]),
+        ("tsn", {"backbone": "resnet50", "width": 0.25, "cells": 2}, [-1.881, 0.8039]),
+        ("tsm", {"head": "conv", "num_frames": 0, "shift_divisor": 4}, [0.04002, 0.5526]),
+        ("tsm", {"backbone": "lite0", "shift_order": "reversed"}, [-0.005084, 0.01204]),
+        ("tsm", {"backbone": "resnet18", "width": 0.25, "task": "ctc"}, [-0.4035, 0.3743]),
+        ("slowfast", {}, [-0.04171, 0.03607]),
+        ("slowfast", {"depth": (1, 2, 1, 1), "has_bottlenecks": True}, [0.0196, 0.01506]),
+        ("r2plus1d", {"depth": (1, 2, 1, 1)}, [0.07354, 0.03559]),
+        ("two_streams", {"keypoint_share": 0.25}, [-0.4073, 0.3447]),
+    ],
+)  # fmt: skip
+def test_new_models_say_what_they_said_when_their_scores_were_published(name, options, expected):
+    """The first logit and the mean size of all; how weights begin is part of a model, too."""
+    torch.manual_seed(1)
+    sizes = {"num_points": 18, "num_dims": 2, "num_classes": 5, "num_frames": 8}
+    model = build_model(name, **sizes | options)
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout | torch.nn.MultiheadAttention):
+            part.p = part.dropout = 0.0
+    video = torch.randn(3, 8, 3, 32, 27), torch.full((3,), 8)
+    inputs = {"keypoints": make_input(18, 2), "video": video}
+    inputs = inputs.get(input_of(name), inputs.values())
+    model(*inputs)  # which moves the statistics of norms
+    said = model.eval()(*inputs)
+    heads = [said] if isinstance(said, torch.Tensor) else [said.logits, said.conv_logits]
+    logits = torch.cat([head.flatten() for head in heads if head is not None])
+    assert [logits[0].item(), logits.abs().mean().item()] == pytest.approx(expected, rel=1e-3)
 
 
 def test_bones_are_told_apart_by_their_way_to_the_root():

@@ -7,6 +7,7 @@ from posemill.errors import ConfigError, DeviceError
 from posemill.training import precision
 from posemill.training.config.resolve import resolve_config
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.data.keypoint_clips import KeypointClips
 from posemill.training.front import train
 from posemill.training.precision import Precision
 from posemill.training.tasks.workload import build_workload
@@ -198,6 +199,10 @@ def test_what_it_takes_to_start_processes_is_weighed_against_what_they_save(
 def test_auto_rules_out_processes_that_there_is_no_time_for_or_that_cannot_be_started(
     settings, monkeypatch
 ):
+    reads, read = [], KeypointClips.__getitems__
+    monkeypatch.setattr(
+        KeypointClips, "__getitems__", lambda *args: reads.append(args[1]) or read(*args)
+    )
     monkeypatch.setattr(modes, "_PAYS_AFTER_SECONDS", 0.0)
     config = TrainConfig(**settings(parallel="auto", max_steps=2))
     workload = build_workload(config)
@@ -205,6 +210,7 @@ def test_auto_rules_out_processes_that_there_is_no_time_for_or_that_cannot_be_st
         patch.setattr(modes, "run_processes", lambda *_, **__: pytest.fail("started processes"))
         plan = probe_mode(workload, build_workload, config, most_seconds=15.0)
     assert "no time to try several processes" in plan.reason
+    assert len(reads) <= 1 + 2 * 2, "each of two modes takes its first two batches again and again"
     plan = probe_mode(workload, lambda config: build_workload(config), config)
     assert plan.mode in ("single", "multi_thread")
     assert "multi_process cannot be used: " in plan.reason
