@@ -94,18 +94,16 @@ def count_frames(clip: Clip, decoder: str = "pyav", sampling: Sampling | None = 
     """Return how many frames a clip gives, or a sampling of it; None if it cannot be opened."""
     known, start, end = clip.num_frames, clip.start_seconds, clip.end_seconds
     # Whoever reads what lies elsewhere has it here, and counts it then.
-    is_uncounted = known is None and uri_of(clip.path) is None
-    try:
-        if clip.kind == "video" and is_uncounted:
-            with open_video(
-                clip.path, decoder=decoder, start_seconds=start, end_seconds=end
-            ) as video:
-                return len(video_numbers(video, sampling))
-        if clip.kind != "video":
-            known = len(list_frames(clip)) if is_uncounted else known
-            return (
-                len(sampling.indices(known, fps=clip.listed_fps)) if sampling and known else known
-            )
-    except DecodeError:
-        return None
+    if known is None and uri_of(clip.path) is None:
+        try:
+            if clip.kind != "video":
+                known = len(list_frames(clip))
+            else:
+                video = open_video(clip.path, decoder=decoder, start_seconds=start, end_seconds=end)
+                with video:
+                    return len(video_numbers(video, sampling))
+        except DecodeError:
+            return None
+    if clip.kind != "video" and sampling and known:
+        return len(sampling.indices(known, fps=clip.listed_fps))
     return known

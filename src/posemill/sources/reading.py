@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeVar
@@ -41,13 +41,6 @@ def attempt(step: Callable[[], _T]) -> _T | DecodeError:
     except Exception as error:  # noqa: BLE001  (see the top of the module)
         kind, text = type(error).__name__, str(error)  # the error itself may be of any size
         return DecodeError("{kind}: {text}", reason=f"unexpected {kind}", kind=kind, text=text)
-
-
-def _with_name(failed: DecodeError, name: str, copy: str) -> DecodeError:
-    """Return an error with the name that users know instead of that of a copy."""
-    if copy == name:
-        return failed
-    return DecodeError("{text}", reason=failed.reason, text=failed.sentence.replace(copy, name))
 
 
 class Item(NamedTuple):
@@ -99,48 +92,29 @@ class Listing:
             self._entries, self._last = list_frames(clip), (clip.kind, clip.path)
         return self._entries
 
-    def read_picture(self, path: str, version: str) -> Frame | DecodeError:
-        """Return the pixels of a picture, wherever it is, or why there are none."""
-        with ExitStack() as stack:
-            copy = self.scratch.file(path, version)
-            file = attempt(lambda: stack.enter_context(copy))
-            if isinstance(file, DecodeError):
-                return file
-            frame = attempt(lambda: read_picture(file))
-            return _with_name(frame, path, file) if isinstance(frame, DecodeError) else frame
+    def read_picture(self, path: str, version: str) -> Frame:
+        """Return the pixels of a picture, wherever it is."""
+        with self.scratch.file(path, version) as file:
+            return read_picture(file)
 
 
+@dataclass(eq=False)
 class ClipReader:
-    """Reads the frames of one clip; `fps` is theirs, as far as the clip says.
+    """Reads the frames of one clip."""
 
-    Args:
-        sampling: Which frames are wanted, by number or time; None for all.
-        numbers: Or which: frame i is number `numbers[i]` of the source; they rise.
-        target_size: What a video's frames are resized to on their way.
-        listing: Shared by all readers of a worker.
-        next_clips: Videos at a URI are fetched ahead.
-        on_step: Called before each step: the frame, and how long it may take if unusual.
-    """
-
-    def __init__(
-        self,
-        clip: Clip,
-        decoder: str = "pyav",
-        *,
-        sampling: Sampling | None = None,
-        numbers: IntArray | None = None,
-        target_size: TargetSize = None,
-        listing: Listing | None = None,
-        next_clips: Sequence[Clip] = (),
-        on_step: Callable[[int, float], None] = lambda index, seconds: None,
-    ) -> None:
-        self._clip, self._total = clip, clip.num_frames
-        self._is_here = uri_of(clip.path) is None
-        self._decoder, self._target_size = decoder, target_size
-        self._sampling, self._listing = sampling, listing or Listing()
-        self._next_clips, self._at = next_clips, on_step
-        self.fps: float | None = None
-        self.numbers = numbers
+    clip: Clip
+    decoder: str = "pyav"
+    _: KW_ONLY
+    sampling: Sampling | None = None  # which frames are wanted, by number or time; None for all
+    numbers: IntArray | None = (
+        None  # or which: frame i is number `numbers[i]` of the source; rising
+    )
+    target_size: TargetSize = None  # what a video's frames are resized to on their way
+    listing: Listing = field(default_factory=Listing)  # shared by all readers of a worker
+    next_clips: Sequence[Clip] = ()  # videos at a URI are fetched ahead
+    # Called before each step: the frame, and how long it may take if unusual.
+    on_step: Callable[[int, float], None] = lambda index, seconds: None
+    fps: float | None = field(default=None, init=False)  # as far as the clip says
 
     def source_number(self, index: int) -> int:
         """Return the number that a frame has in its source."""
@@ -155,67 +129,56 @@ class ClipReader:
 
     def read(self, part: Part = _ALL) -> Generator[Item | End, None, None]:
         """Yield the frames in their order; an `End`, if any, is the last."""
-        return self._read_video(part) if self._clip.kind == "video" else self._read_pictures(part)
-
-    def _end(self, failed: DecodeError, index: int = 0, video: VideoReader | None = None) -> End:
-        """Return why nothing more comes, with how many frames there should be."""
-        total = self._total or None
-        if video is None:
-            return End(failed, total, is_open=False)
-        if total is None:
-            # Damage hides frames from the count as well: at least the damaged one is lost.
-            total = max(index + 1, self._count(video) or 0)
-        return End(self.with_number(failed, index), total, is_open=True)
+        self._total, self._is_open = self.clip.num_frames, False
+        is_video = self.clip.kind == "video"
+        with closing(self._read_video(part) if is_video else self._read_pictures(part)) as items:
+            while item := attempt(lambda: next(items, None)):
+                if isinstance(item, DecodeError):
+                    yield End(item, self._total or None, self._is_open)
+                else:
+                    yield item
 
     def _count(self, video: VideoReader) -> int | None:
         numbers = attempt(lambda: video_numbers(video)) if self.numbers is None else self.numbers
         return None if isinstance(numbers, DecodeError) else len(numbers)
 
-    def _read_video(self, part: Part) -> Generator[Item | End, None, None]:
+    def _read_video(self, part: Part) -> Generator[Item, None, None]:
         """Yield the frames of a video; one at a URI is fetched, and counted when it is here."""
-        clip, scratch = self._clip, self._listing.scratch
-        say_that_it_comes = partial(self._at, part.start, SLOW_STEP_SECONDS)
-        if not self._is_here:
+        clip, scratch = self.clip, self.listing.scratch
+        say_that_it_comes = partial(self.on_step, part.start, SLOW_STEP_SECONDS)
+        if uri_of(clip.path) is not None:
             say_that_it_comes()
-        with ExitStack() as stack:
-            copy = scratch.file(clip.path, clip.version, say_that_it_comes)
-            file = attempt(lambda: stack.enter_context(copy))
-            if isinstance(file, DecodeError):
-                yield self._end(file)
-                return
-            following = [later for later in self._next_clips if later.kind == "video"]
+        with scratch.file(clip.path, clip.version, say_that_it_comes) as file:
+            following = [later for later in self.next_clips if later.kind == "video"]
             scratch.ahead((later.path, later.version, None) for later in following)
-            self._at(part.start, 0.0)
-            video = attempt(
-                lambda: open_video(
-                    file,
-                    decoder=self._decoder,
-                    start_seconds=clip.start_seconds,
-                    end_seconds=clip.end_seconds,
-                    target_size=self._target_size,
-                )
+            self.on_step(part.start, 0.0)
+            video = open_video(
+                file,
+                decoder=self.decoder,
+                start_seconds=clip.start_seconds,
+                end_seconds=clip.end_seconds,
+                target_size=self.target_size,
             )
-            if isinstance(video, DecodeError):
-                yield self._end(_with_name(video, clip.path, file))
-                return
-            stack.enter_context(closing(video))
-            frames = self._frames_of(video, part)
-            for index in count(part.start):
-                item = attempt(lambda: next(frames, None))
-                if isinstance(item, DecodeError):
-                    yield self._end(_with_name(item, clip.path, file), index, video)
-                    return
-                if item is None:
-                    return
-                yield item
+            with closing(video):
+                frames = self._frames_of(video, part)
+                for index in count(part.start):
+                    item = attempt(lambda: next(frames, None))
+                    if isinstance(item, DecodeError):
+                        self._is_open = True
+                        # Damage hides frames from the count too: at least the damaged one is lost.
+                        self._total = self._total or max(index + 1, self._count(video) or 0)
+                        raise self.with_number(item, index)
+                    if item is None:
+                        return
+                    yield item
 
     def _frames_of(self, video: VideoReader, part: Part) -> Iterator[Item]:
         """Yield the frames of an open video; `DecodeError` where no more come that should."""
         start, self.fps = part.start, video.fps
-        if self._sampling is not None:
-            self.fps = self._sampling.rate_of(self.fps)
-            self.numbers = video_numbers(video, self._sampling)
-        if not self._is_here:
+        if self.sampling is not None:
+            self.fps = self.sampling.rate_of(self.fps)
+            self.numbers = video_numbers(video, self.sampling)
+        if uri_of(self.clip.path) is not None:
             self._total = self._count(video)
         if self.numbers is None:
             frames = video.read_frames(start)
@@ -226,7 +189,7 @@ class ClipReader:
             if refusal is not None and part.give_up is not None and index >= part.give_up[0]:
                 raise refusal
             # The frames before the first are decoded too, on the way there.
-            self._at(index, SLOW_STEP_SECONDS if index == start > 0 else 0.0)
+            self.on_step(index, SLOW_STEP_SECONDS if index == start > 0 else 0.0)
             frame, known = next(frames, None), self._total
             if frame is not None:
                 yield Item(index, None, refusal or frame)
@@ -236,20 +199,17 @@ class ClipReader:
             else:
                 return
 
-    def _read_pictures(self, part: Part) -> Generator[Item | End, None, None]:
-        clip, listing = self._clip, self._listing
-        self._at(part.start, 0.0)
-        entries = attempt(lambda: listing.entries_of(clip))
-        if isinstance(entries, DecodeError):
-            yield self._end(entries)
-            return
+    def _read_pictures(self, part: Part) -> Generator[Item, None, None]:
+        clip, listing, is_here = self.clip, self.listing, uri_of(self.clip.path) is None
+        self.on_step(part.start, 0.0)
+        entries = listing.entries_of(clip)
         names = list(entries)
         self.fps, planned = clip.listed_fps, clip.num_frames
         if self.numbers is not None:
             planned = None
-        elif self._sampling is not None:
-            self.numbers = self._sampling.indices(len(names), fps=self.fps)
-            self.fps = self.fps and self._sampling.rate_of(self.fps)
+        elif self.sampling is not None:
+            self.numbers = self.sampling.indices(len(names), fps=self.fps)
+            self.fps = self.fps and self.sampling.rate_of(self.fps)
         if self.numbers is not None:
             names = [names[number] for number in self.numbers if number < len(names)]
         planned = len(names) if planned is None else planned
@@ -260,16 +220,16 @@ class ClipReader:
             if index >= len(names):
                 yield Item(index, clip.path, gone)
                 continue
-            path = frame_path(clip, names[index])
+            path, version = frame_path(clip, names[index]), entries[names[index]].version
             content: Frame | DecodeError | None = part.refusal(index)
             if content is None:
-                self._at(index, 0.0)
-                if not self._is_here:
+                self.on_step(index, 0.0)
+                if not is_here:
                     listing.scratch.ahead(
                         (frame_path(clip, name), entries[name].version, entries[name].num_bytes)
                         for name in names[index : min(stop, index + _PICTURES_AHEAD)]
                     )
-                content = listing.read_picture(path, entries[names[index]].version)
+                content = attempt(partial(listing.read_picture, path, version))
             yield Item(index, path, content)
 
 

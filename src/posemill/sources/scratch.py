@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from posemill.decoders.opening import suffix_of
-from posemill.errors import PlaceError
+from posemill.errors import DecodeError, PlaceError
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
 from posemill.places import split_uri, uri_of
@@ -59,6 +59,9 @@ class Scratch:
         assert copy is not None
         try:
             yield str(copy)
+        except DecodeError as error:  # with the name that users know
+            text = error.sentence.replace(str(copy), path)
+            raise DecodeError("{text}", reason=error.reason, text=text) from None
         finally:
             copy.unlink(missing_ok=True)
 
