@@ -1,7 +1,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from posemill.runs.events import Piece
+from posemill.runs.events import Piece, Started
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
@@ -129,10 +129,12 @@ def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
     assert not (tmp_path / "run" / "ledger.sqlite-wal").exists()
 
 
-def test_only_shards_and_temporary_files_without_a_record_are_removed(tmp_path):
+def test_only_shards_of_starts_so_far_without_a_record_are_removed(tmp_path):
     folder = write_run(tmp_path / "run", small_clip()).folder
-    for name in ("a.parquet", ".b.parquet.1.tmp", "notes.txt"):
+    theirs = {"a.parquet", "notes.txt", "part-001-0000001.parquet"}  # or of a later start
+    for name in (*theirs, "part-000-0000001-0000.parquet", ".part-000-0000002.parquet.1-ab.tmp"):
         (folder / "shards" / name).touch()
     with EventLog(folder) as events:
+        events.record(Started())
         remove_uncommitted(RunHome.at(folder), events)
-    assert {path.name for path in folder.glob("shards/*")} == {"notes.txt", SHARD}
+    assert {path.name for path in folder.glob("shards/*")} == {*theirs, SHARD}

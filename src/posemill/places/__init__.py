@@ -54,13 +54,8 @@ class Place(ABC):
     def __reduce__(self) -> tuple[type[Place], tuple[str]]:
         return type(self), (self.uri,)
 
-    @property
-    def name(self) -> str:
-        """What users call it."""
-        return self.name_of("")
-
-    def name_of(self, key: str) -> str:
-        """Return the URI of an object."""
+    def name_of(self, key: str = "") -> str:
+        """Return what users call it, or an object of it: a URI."""
         return f"{self.uri}/{key}" if key else self.uri
 
     @abstractmethod

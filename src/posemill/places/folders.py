@@ -38,7 +38,7 @@ class FolderPlace(Place):
         super().__init__(uri)
         self.root = Path(unquote(uri.removeprefix("file://")))
 
-    def name_of(self, key: str) -> str:
+    def name_of(self, key: str = "") -> str:
         """Return the path."""
         return str(self.root / key)
 

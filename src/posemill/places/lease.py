@@ -62,6 +62,16 @@ class LeaseState(Holder):
     written_at: float = 0.0  # by the clock of the place: only to be shown
 
 
+def worked_on(name: str, holder: Holder) -> RunError:
+    """Return the error for a run of another process."""
+    return RunError(
+        "{run} is being worked on by {holder}; look with: posemill status {run!q}; end it with: "
+        "posemill stop {run!q}",
+        run=name,
+        holder=holder.describe(),
+    )
+
+
 def read_lease(place: Place) -> LeaseState | None:
     """Return the lease of the highest epoch; None where nobody ever had one."""
     last = max(place.list(_PREFIX), default=None)  # old ones are removed: two or three
@@ -69,13 +79,13 @@ def read_lease(place: Place) -> LeaseState | None:
     if last is None or content is None:
         return None
     try:
-        return LeaseState(**parse_json(content), written_at=last.modified_at)
+        return LeaseState(**{**parse_json(content), "written_at": last.modified_at})
     except (ValueError, TypeError) as error:
         raise RunError(
             "{lease} is not a lease of posemill: {error}; if nobody works on {place}, delete it",
             lease=place.name_of(last.key),
             error=error,
-            place=place.name,
+            place=place.name_of(),
         ) from error
 
 
@@ -105,7 +115,7 @@ class Lease:
             raise RunError(
                 "{place}: another process began to work on it in this moment; look "
                 "with: posemill status {place!q}",
-                place=place.name,
+                place=place.name_of(),
             )
         if last is not None:
             place.delete(_key(last.epoch))
@@ -122,12 +132,7 @@ class Lease:
             if now is None or now.is_released:
                 return
             if (now.epoch, now.beat) != (last.epoch, last.beat):
-                raise RunError(
-                    "{place} is being worked on by {holder}; look with: posemill "
-                    "status {place!q}; end it there with: posemill stop {place!q}",
-                    place=self._place.name,
-                    holder=now.describe(),
-                )
+                raise worked_on(self._place.name_of(), now)
 
     def _renew_on(self) -> None:
         while not self._ended.wait(RENEW_SECONDS):
@@ -156,6 +161,5 @@ def _key(epoch: int) -> str:
 
 
 def _content(state: LeaseState) -> bytes:
-    content = {name: value for name, value in vars(state).items() if name != "written_at"}
     # The beat and the pid make it one's own: see `Place.create`.
-    return json.dumps(content, default=str).encode()
+    return json.dumps(vars(state), default=str).encode()

@@ -29,7 +29,14 @@ from posemill.messages import Message
 from posemill.places import Place, open_place, uri_of
 from posemill.places.cache import fetched
 from posemill.places.folders import FolderPlace, is_shared
-from posemill.places.lease import PATIENCE_SECONDS, Holder, Lease, LeaseState, read_lease
+from posemill.places.lease import (
+    PATIENCE_SECONDS,
+    Holder,
+    Lease,
+    LeaseState,
+    read_lease,
+    worked_on,
+)
 from posemill.runs.ledger import Ledger
 from posemill.runs.manifest import (
     LEDGER_NAME,
@@ -51,6 +58,7 @@ from posemill.terminal import warn_once
 _AHEAD = 32  # shards fetched at once, those that are read next
 _AT_ONCE = 16
 _LOCK_TRIES = 10
+_INDEX_LOCK = "index.lock"  # beside a copy
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class RunHome:
         if not _is_kept_as_records(place, path, kind):
             return cls(Path(path), place)
         home = cls._of_copy(_folder_for(place))
-        with exclusive_lock(home._index_lock):
+        with exclusive_lock(home.work.with_name(_INDEX_LOCK)):
             if holder_of(home.work) is None:  # whose ledger is current
                 home._refresh()
         return home
@@ -109,7 +117,7 @@ class RunHome:
     @property
     def name(self) -> str:
         """What users call it."""
-        return str(self.work) if self.is_here else self.place.name
+        return str(self.work) if self.is_here else self.place.name_of()
 
     @property
     def address(self) -> str:
@@ -120,10 +128,6 @@ class RunHome:
     def folder_to_see(self) -> Path | None:
         """What every machine at work has to see; None if none is needed."""
         return self.place.root if isinstance(self.place, FolderPlace) else None
-
-    @property
-    def _index_lock(self) -> Path:
-        return self.work.parent / "index.lock"
 
     def holder(self) -> Holder | None:
         """Return who works on the run, as far as one can see; None if nobody does.
@@ -170,7 +174,7 @@ class RunHome:
 
             lease = Lease(self.place, self.copy_id, live=lambda: read_live(self.work), on_wait=wait)
             try:
-                with exclusive_lock(self._index_lock):
+                with exclusive_lock(self.work.with_name(_INDEX_LOCK)):
                     self._refresh()
                     records = RecordLog(self.place, lease.epoch)
                     with closing(Ledger(self.work / LEDGER_NAME)) as ledger:
@@ -220,13 +224,6 @@ class RunHome:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self.place.fetch, keys, missing))
         return path
-
-    def forget_shard(self, path: Path) -> bool:
-        """Remove the copy of a shard, so that it is fetched anew; return whether it was one."""
-        if self.is_here or not path.exists():
-            return False
-        path.unlink()
-        return True
 
     def shard_sizes(self) -> dict[str, int]:
         """Return name and bytes of all shards that lie at the place, hidden files among them."""
@@ -285,12 +282,7 @@ def run_lock(folder: Path) -> Iterator[None]:
                     break
                 time.sleep(0.01)
             else:
-                raise RunError(
-                    "{folder} is being worked on by {holder}; look with: posemill status "
-                    "{folder!q}; end it with: posemill stop {folder!q}",
-                    folder=folder,
-                    holder=_read_holder(path).describe(),
-                )
+                raise worked_on(str(folder), _read_holder(path))
         except OSError as error:
             raise RunError(
                 "{folder}: its file system cannot lock files ({reason}); put the run on another "

@@ -130,7 +130,7 @@ class RecordLog:
         return RunError(
             "{place} was taken over by another process while this one was cut off or asleep; "
             "nothing was committed twice: look with: posemill status {place!q}",
-            place=self.place.name,
+            place=self.place.name_of(),
         )
 
     def publish(self, events: Sequence[Event]) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from posemill.blocks import BLOCK_FRAMES
 from posemill.errors import RunError
+from posemill.messages import Message
 from posemill.runs.columns import read_groups
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import shard_path
@@ -108,8 +109,9 @@ def read_rows(
         try:
             tables += read_shard(path, rows)
         except RunError:
-            if not home.forget_shard(path):
+            if home.is_here or not path.exists():
                 raise
+            path.unlink()  # a copy: it is fetched anew
             tables += read_shard(path, rows)
     table = tables[0] if len(tables) == 1 else join_tables(tables)
     # A frame that was tried again later has rows of its own, inside the span of others.
@@ -175,15 +177,11 @@ def _open(path: Path, skeleton_name: str, checksum: str) -> pq.ParquetFile:
     except (OSError, ValueError, pa.ArrowException) as error:  # or names that are no text
         raise _damaged(path, error) from error
     if shard_skeleton != skeleton_name or not is_same:
-        raise RunError(
-            "{path} is not the shard that was committed: its checksum is another "
-            "one; put back a copy of the file, or extract anew into another folder",
-            path=path,
-        )
+        raise _damaged(path, Message("it is not the shard that was committed"))
     return file
 
 
-def _damaged(path: Path, error: Exception) -> RunError:
+def _damaged(path: Path, error: object) -> RunError:
     return RunError(
         "{path} is damaged ({error}); put back a copy of the file, or extract anew into another "
         "folder",

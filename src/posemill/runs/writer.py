@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import checksum_of
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
+_OWN_NAME = re.compile(r"\.?part-(\d+)-")  # see `shard_stem`; with a dot while it is written
 ROWS_PER_GROUP = 512  # about 4 MB of keypoints: what a reader holds at a time
 
 
@@ -170,18 +172,14 @@ class RunWriter:
 
 
 def remove_uncommitted(home: RunHome, events: EventLog) -> None:
-    """Delete the shards that no commit names: a killed worker's.
+    """Delete the shards that no commit names: a killed worker's, of this start or an earlier one.
 
-    Where others may work on the same run, only those of this start or of an earlier one, which
-    their names tell: a writer that was cut off does not know what its successor has committed.
+    Their names tell: a writer that was cut off does not know what its successor has committed.
     """
-    committed = events.ledger.shard_sizes()
+    committed, num_starts = events.ledger.shard_sizes(), events.ledger.num_starts()
     for name in home.shard_sizes():
-        if name in committed or not name.endswith((".parquet", ".tmp")):
-            continue
-        start = name.partition("-")[2].partition("-")[0]  # see `shard_stem`; 0 in another name
-        start_no = int(start) if start.isdecimal() else 0
-        if events.records is None or start_no < events.ledger.num_starts():
+        start = _OWN_NAME.match(name)
+        if start and int(start[1]) < num_starts and name not in committed:
             home.place.delete(f"{SHARDS_NAME}/{name}")
 
 
