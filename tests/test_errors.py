@@ -9,16 +9,17 @@ import posemill
 from posemill import errors
 from posemill.errors import MissingExtraError, naming_the_extra
 
-# As on a machine that has no torch.
+# As on a machine that has no torch and no server.
 BLOCK = """
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torch":
+        if name.split(".")[0] in ("torch", "uvicorn"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Block())
 from posemill.commands.line import main
 """
+SERVE = "this needs 'uvicorn', which is not installed; run: pip install 'posemill[web]'"
 SENTENCE = "training needs 'torch'; run: pip install 'posemill[train]'"
 
 
@@ -49,13 +50,14 @@ def run_without_torch(code):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["train"], ["train", "--show-config"], ["evaluate", "run"], ["predict", "run", "data.npz"]],
+    [["train"], ["train", "--show-config"], ["evaluate", "run"], ["predict", "run", "data.npz"],
+     ["serve"]],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_a_command_without_torch_is_one_sentence_with_the_pip_line(arguments):
     done = run_without_torch(f"main({arguments!r})")
     assert done.returncode == 2
-    assert done.stderr == f"posemill: {SENTENCE}\n"
+    assert done.stderr == f"posemill: {SERVE if arguments == ['serve'] else SENTENCE}\n"
     assert not done.stdout
 
 

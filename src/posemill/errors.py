@@ -58,6 +58,7 @@ def import_optional(package: str, *, extra: str = "") -> Any:
         return import_module(package)
     except ModuleNotFoundError as error:
         template = "this needs {package!r}, which is not installed; run: pip install {requirement}"
+        package = str(error.name or package).partition(".")[0]
         requirement = f"'posemill[{extra}]'" if extra else package
         raise MissingExtraError(template, package=package, requirement=requirement) from error
 

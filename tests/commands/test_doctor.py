@@ -48,7 +48,7 @@ models         2 of 3 ready
 def nothing_tried(monkeypatch):
     """Spare the processes that try libraries: these tests are about what is printed."""
     monkeypatch.setattr(doctor, "try_libraries", dict)
-    monkeypatch.setattr("posemill.commands.machine._try_bf16", lambda: None)
+    monkeypatch.setattr("posemill.commands.machine.find_spec", lambda _: None)
 
 
 def doctor_says(monkeypatch, found, *flags, colours=False):

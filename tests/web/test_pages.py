@@ -46,7 +46,8 @@ def test_an_extraction_shows_splits_reasons_log_and_the_command_that_continues_i
     (reason,) = run["reasons"]
     failed = client.get(f"/api/runs/{entry.key}/failures", params={"reason": reason["reason"]})
     assert [Path(row["path"]).name for row in failed.json()] == ["2.png"]
-    assert any("finished: " in line for line in run["log"])
+    (end,) = (line for line in run["log"] if "finished: " in line)
+    assert f" {run['mean_rate']:.1f} frames/s" in end
     words = run["command"].split()
     assert words[:2] == ["posemill", "extract"]
     assert words[words.index("--dataset-path") + 1] == str(tree)

@@ -93,7 +93,11 @@ def doctor(
     """Check this machine: versions, devices, models, what works. Exit 1 on a problem."""
     from posemill.inspection.doctor import diagnose, try_libraries
 
-    trial = _try_bf16()
+    trial: Bf16Trial | None = None
+    if find_spec("torch") is not None:
+        from posemill.training.bf16 import try_bf16
+
+        trial = try_bf16()
     bf16 = {} if trial is None else {"bf16": trial.outcome}
     diagnosis = diagnose(ray_address or os.environ.get("RAY_ADDRESS", ""), try_libraries() | bf16)
     if trial is not None and not trial.plain.works:
@@ -102,15 +106,6 @@ def doctor(
             text = Message("{text}; trainings use fp32", text=text)
         diagnosis.warnings.append(text)
     return diagnosis
-
-
-def _try_bf16() -> Bf16Trial | None:
-    """Return what came of trying bf16; None where there is no torch."""
-    if find_spec("torch") is None:
-        return None
-    from posemill.training.bf16 import try_bf16
-
-    return try_bf16()
 
 
 def _say_outcome(name: str, outcome: Outcome) -> Message:

@@ -22,7 +22,7 @@ from posemill.commands.printing import (
 )
 from posemill.commands.progress import TextLine, show_progress
 from posemill.config import ExtractConfig
-from posemill.errors import ConfigError, MissingExtraError, RunError
+from posemill.errors import ConfigError, RunError, import_optional
 from posemill.files import folder_kind
 from posemill.messages import Message, render
 from posemill.settings import setting
@@ -226,13 +226,7 @@ def show_serve(
     allow_actions: Annotated[bool, setting("Let the page stop and continue runs.")] = False,
 ) -> None:
     """Show runs, clips and trainings in a browser, live."""
-    try:
-        from posemill.web.server import serve
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "posemill serve needs {package!r}; run: pip install 'posemill[web]'", package=error.name
-        ) from error
-    serve(
+    import_optional("posemill.web.server", extra="web").serve(
         [Path(folder) for folder in folders],
         host=host,
         port=port,

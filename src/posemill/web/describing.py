@@ -35,6 +35,7 @@ _LOG_LINES = 200
 _SPEED_LINES = 20_000  # of the log, one a minute: two weeks
 _FILES_NAMED = 50  # of each reason
 _SPEED = re.compile(r"(\S+) progress: (\d+)/(\d+) frames.*?, ([\d.]+) frames/s")
+_MEAN = re.compile(r"\S+ finished: .*?, ([\d.]+) frames/s")
 _MOST_POINTS = 800  # of a curve
 _MOST_BYTES = 1 << 26  # of predictions.csv
 _MOST_CLASSES = 400
@@ -69,7 +70,7 @@ def _training_row(folder: Path) -> dict[str, Any]:
         "total": status.total_steps,
         "epoch": status.epoch,
         "epochs": status.epochs,
-        "rate": status.samples_per_second if status.state == "running" else None,
+        "rate": status.samples_per_second,
         "seconds_left": status.seconds_left,
         "score": status.chosen_by,
         "best": status.best,
@@ -147,13 +148,16 @@ def _describe_extraction(folder: Path) -> dict[str, Any]:
     workers = read_live(folder).get("workers") if status.state == "running" else None
     workers = workers if isinstance(workers, list) else []
     arguments, facts = continue_arguments(folder, status.manifest), status.to_json()
+    log = last_lines(log_path(folder), _LOG_LINES)
+    means = [float(hit[1]) for hit in map(_MEAN.match, log) if hit]
     for failure in facts["reasons"]:
         failure["shown"] = Message(failure["reason"])
     return {
         **facts,
         "workers": [row for row in workers if isinstance(row, dict)],
         "speeds": read_speeds(folder),
-        "log": last_lines(log_path(folder), _LOG_LINES),
+        "mean_rate": means[-1] if means and status.state == "finished" else None,
+        "log": log,
         "manifest": asdict(status.manifest),
         "command": shlex.join(["posemill", *arguments]) if arguments else "",
     }

@@ -183,12 +183,12 @@ def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
     make_tree, config_for, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(coordinator, "_LOG_SECONDS", (0.0, 0.0))
-    extract(config_for(make_tree(SIZES)))
+    speed = extract(config_for(make_tree(SIZES))).frames_per_second
     lines = json.loads(said_by("logs", tmp_path / "run", "--json"))
     assert f"start: pid {os.getpid()}" in lines[0]
-    done = "30/30 frames (100.0%), 0 failed; train 21/21, dev 9/9"
-    assert f"finished: {done}" in lines[-1]
-    assert [line for line in lines if " progress: " in line][-1].endswith(done)
+    done, end = "30/30 frames (100.0%), ", "0 failed; train 21/21, dev 9/9"
+    assert f"finished: {done}{speed:.1f} frames/s, {end}" in lines[-1]
+    assert [line for line in lines if " progress: " in line][-1].endswith(done + end)
     assert said_by("logs", tmp_path / "run", "-n", 1, "--follow") == lines[-1] + "\n"
     with pytest.raises(RunError, match=r"no log of worker 7; its logs: coordinator\.log"):
         said_by("logs", tmp_path / "run", "--worker", 7)

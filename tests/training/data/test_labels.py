@@ -1,3 +1,4 @@
+import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -49,6 +50,10 @@ def test_clips_without_a_label_are_counted_and_named_or_left_out(tmp_path, caplo
         labelled(rows, str(tmp_path / "l.csv"))
     with pytest.raises(TrainingError, match=r"^4 of 4 clips have no label \(train0, .* …\): "):
         labelled(clips("", "", "", ""))
+    in_folder = [clips("")[0]._replace(clip_id="train/wave/a")]
+    row = re.escape("video_id,label for each (where folders are classes: train/wave/a,wave); or")
+    with pytest.raises(TrainingError, match=row):
+        labelled(in_folder)
     with pytest.raises(TrainingError, match=r"^x: no clips$"):
         labelled([])
     options = as_they_are("x", missing_labels="drop")

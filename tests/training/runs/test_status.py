@@ -33,7 +33,8 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
         save(self, *names)
 
     monkeypatch.setattr(Trainer, "save", look)
-    out = train(settings()).out
+    result = train(settings())
+    out = result.out
     assert [each.state for each in seen] == ["running"] * 3
     assert (seen[1].epoch, seen[1].epochs) == (2, 3)
     assert (seen[1].step, seen[1].total_steps) == (8, 12)
@@ -43,6 +44,9 @@ def test_status_of_a_training_while_it_runs_and_after_its_end(settings, monkeypa
     status = posemill.status(out)
     assert (status.state, status.step, status.checkpoint_step) == ("finished", 12, 12)
     assert status.chosen_by == "accuracy"
+    assert (
+        status.samples_per_second == result.summary["samples_per_second"]
+    )  # not of the last steps
     text = said_by("status", out)
     assert f"{out}: finished\nepoch 3/3, step 12/12 (100.0%)" in text
     assert f"best accuracy {status.best:.4f} at step {status.best_step}" in text

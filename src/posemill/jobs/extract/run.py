@@ -238,10 +238,11 @@ def run_job(
             name=home.name,
             folder=job.asked if uri_of(job.asked) else job.asked.absolute(),
         )
-        log.write(f"finished: {summary.describe()}")
         num_now = max(0, summary.frames_done - before)
         speed = num_now / seconds if num_now and seconds else None
-        return replace(summary, num_frames_now=num_now, frames_per_second=speed)
+        summary = replace(summary, num_frames_now=num_now, frames_per_second=speed)
+        log.write(f"finished: {summary.describe()}")
+        return summary
 
 
 @contextmanager

@@ -37,7 +37,9 @@ class DataSettings(Settings):
         convert=join_streams,
     )
     labels: str = setting(
-        "CSV with `video_id`, `label`, perhaps `split`; or PHOENIX annotations.", default=""
+        "CSV with `video_id`, `label`, perhaps `split`; or PHOENIX annotations. Without it a list "
+        "or an npz has its own labels, and a folder of videos a folder for each label.",
+        default="",
     )
     task: str = choice("One label a clip, or a sequence of glosses.", ("classify", "ctc"))
     train_split: str = setting("Split to learn from.", default="train")

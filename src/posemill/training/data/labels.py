@@ -11,7 +11,7 @@ import numpy as np
 
 from posemill.errors import ConfigError, TrainingError
 from posemill.messages import Message
-from posemill.records import IntArray, sort_splits, usual_split
+from posemill.records import IntArray, label_of_folder, sort_splits, usual_split
 from posemill.terminal import warn_once
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.data.annotations import USUAL_GROUPS, Annotation, read_annotations
@@ -137,11 +137,16 @@ def _report_missing(missing: list[str], num_others: int, where: str, options: Da
         template = "{num_missing} of {num_clips} clips have no label and are left out ({some})"
         warn_once(Message(template, some=some, **counts))
         return
+    example = ""
+    if folder := label_of_folder(missing[0]):
+        template = " (where folders are classes: {clip_id},{folder})"
+        example = Message(template, clip_id=missing[0], folder=folder)
     raise TrainingError(
         "{num_missing} of {num_clips} clips have no label ({some}): {where} needs a row "
-        "video_id,label for each; or leave these clips out with {--missing-labels:drop}",
+        "video_id,label for each{example}; or leave these clips out with {--missing-labels:drop}",
         some=some,
         where=where,
+        example=example,
         **counts,
     )
 

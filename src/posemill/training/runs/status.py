@@ -135,8 +135,8 @@ def read_train_status(folder: Path) -> TrainStatus:
     state = _state(is_running, is_finished=is_finished)
     if numbers["step"] is None:
         numbers["step"] = last_step
-    if state == "stopped":
-        numbers["samples_per_second"] = None
+    if state != "running":  # of the last steps; of a finished one it is that of all
+        numbers |= _pick(summary if is_finished else {}, float, "samples_per_second")
     is_fresh = time.time() - (numbers.pop("written_at") or 0) < _LIVE_FOR_SECONDS
     if not (is_running and is_fresh):
         numbers["seconds_left"] = None

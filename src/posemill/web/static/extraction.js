@@ -98,9 +98,11 @@ function speed(run, memory) {
     ...memory.seen,
   ].sort((one, other) => one[0] - other[0]);
   const start = points.length ? points[0][0] : 0;
-  if (points.length === 1)
-    return h("p", { class: "quiet" }, t("{0} frames/s", number(points[0][1], 1)));
-  return lineChart(
+  // What the command said at its end; a point is the speed of the minute before it.
+  const mean = run.mean_rate || (points.length === 1 && points[0][1]);
+  const words = mean ? h("p", { class: "quiet" }, t("{0} frames/s", number(mean, 1))) : null;
+  if (words && points.length < 2) return words;
+  const chart = lineChart(
     [
       {
         name: t("frames/s"),
@@ -114,6 +116,7 @@ function speed(run, memory) {
       empty: t("no speed is recorded: it took less than ten seconds"),
     },
   );
+  return h("div", {}, words, chart);
 }
 
 const clock = (seconds) => {

@@ -181,8 +181,11 @@ function progress(run) {
   }
   const words = [`${number(run.done)} / ${number(run.total)} ${units[run.kind]}`];
   if (run.total && run.done < run.total) words.push(percent(run.done / run.total));
+  const isTraining = run.kind === "training";
   if (run.rate)
-    words.push(t(run.kind === "training" ? "{0} samples/s" : "{0} frames/s", number(run.rate, 1)));
+    words.push(
+      t(isTraining ? "{0} samples/s" : "{0} frames/s", number(run.rate, isTraining ? 0 : 1)),
+    );
   if (run.best !== null && run.best !== undefined)
     words.push(`${run.score} ${number(run.best, 3)}`);
   const failed = [];

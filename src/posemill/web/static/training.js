@@ -90,11 +90,9 @@ function tiles(run) {
     ...(run.epoch
       ? [[`${number(run.epoch)}${run.epochs ? ` / ${number(run.epochs)}` : ""}`, t("epochs")]]
       : []),
-    ...(run.state === "running"
-      ? [
-          [duration(run.seconds_left), t("left")],
-          [number(run.rate, 0), t("samples/s"), "running"],
-        ]
+    ...(run.state === "running" ? [[duration(run.seconds_left), t("left")]] : []),
+    ...(run.rate
+      ? [[number(run.rate, 0), t("samples/s"), run.state === "running" ? "running" : ""]]
       : []),
     ...(found.length ? found : best),
   ];
