@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from posemill.errors import RunError
+from posemill.messages import Message
 
 Handle = TypeVar("Handle")
 _PR_SET_PDEATHSIG = 1
@@ -94,27 +96,48 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def end_holder(
-    pid: int, path: Path, is_held: Callable[[], object], *, timeout_seconds: float
-) -> bool:
-    """End a process (by SIGTERM) that has a lock file open, and wait until the lock is not held.
+    pid: int,
+    host: object,
+    lock: Path,
+    is_held: Callable[[], object],
+    *,
+    holder: Message,
+    timeout_seconds: float,
+) -> int | None:
+    """End a process (by SIGTERM) that holds a lock file, wait until it does not; return its pid.
 
-    Return False if it has not the file open. `psutil.AccessDenied` where it is another user's,
-    `RunError` where it does not end in time.
+    None if it ended by itself in this moment. A signal goes only to a process that is seen to have
+    the file open while it is held; one that runs elsewhere, is another user's or does not end in
+    time is a `RunError`. `holder` says who holds what.
     """
     import psutil
 
     def is_lock(other: str) -> bool:
         with suppress(OSError):  # gone by now
-            return path.samefile(other)
+            return lock.samefile(other)
         return False
 
+    if host != socket.gethostname():
+        raise RunError("{holder}: run posemill stop there", holder=holder)
+    has_lock = False
     try:
         process = psutil.Process(pid)
-        if not any(is_lock(file.path) for file in process.open_files()):
-            return False
-        process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
+        if has_lock := any(is_lock(file.path) for file in process.open_files()):
+            process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:
-        return False
+        pass
+    except psutil.AccessDenied as error:
+        raise RunError(
+            "{holder}, a process of another user; nothing was stopped: ask them, or run posemill "
+            "stop as that user",
+            holder=holder,
+        ) from error
+    if not has_lock and is_held():
+        raise RunError(
+            "{holder}, which is not to be found here; nothing was stopped: try again, or stop it "
+            "in the container it runs in",
+            holder=holder,
+        )
     deadline = time.monotonic() + timeout_seconds
     while is_held():
         if time.monotonic() > deadline:
@@ -125,7 +148,7 @@ def end_holder(
                 timeout_seconds=timeout_seconds,
             )
         time.sleep(0.05)
-    return True
+    return pid if has_lock else None
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def test_no_signal_goes_to_a_process_without_the_lock_one_that_is_gone_or_elsewh
     with run_lock(tmp_path):
         for pid in (bystander.pid, gone.pid):
             name_holder(tmp_path, pid)
-            with pytest.raises(RunError, match=rf"not by pid {pid}, .*nothing was stopped"):
+            with pytest.raises(RunError, match=rf"by pid {pid} .*nothing was stopped"):
                 stop_run(tmp_path)
         name_holder(tmp_path, 1, "elsewhere")
         with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):

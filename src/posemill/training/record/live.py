@@ -80,31 +80,21 @@ def is_held(folder: Path) -> bool | None:
 def stop_training(folder: Path, *, timeout_seconds: float = 30.0) -> int | None:
     """End a training or a sweep, wait until it has ended; return its pid, None if none was.
 
-    What the last checkpoint holds is kept. A signal goes only to a process that is seen to have
-    the lock open while it is held; what runs elsewhere or does not end in time is a `RunError`.
+    What the last checkpoint holds is kept.
     """
-    import psutil
-
     if is_held(folder) is False:
         return None
     live = read_live(folder)
     pid, host = live.get("pid"), live.get("host")
-    where = Message("{folder} is trained by pid {pid} on {host}", folder=folder, pid=pid, host=host)
-    lock = folder / LOCK_NAME
-    try:
-        has_ended = host == socket.gethostname() and end_holder(
-            int(pid or 0), lock, lambda: is_held(folder), timeout_seconds=timeout_seconds
-        )
-    except (psutil.AccessDenied, ValueError, TypeError) as error:
-        raise RunError(
-            "{where}, which cannot be ended from here: {error}", where=where, error=error
-        ) from error
-    if has_ended:
-        return int(pid or 0)
-    if is_held(folder) is False:
-        return None  # it ended by itself in this moment
-    raise RunError(
-        "{where}, which is not to be found here; nothing was stopped: end it there", where=where
+    return end_holder(
+        pid if isinstance(pid, int) and pid > 0 else 0,
+        host,
+        folder / LOCK_NAME,
+        lambda: is_held(folder) is not False,
+        holder=Message(
+            "{folder} is trained by pid {pid} on {host}", folder=folder, pid=pid, host=host
+        ),
+        timeout_seconds=timeout_seconds,
     )
 
 
