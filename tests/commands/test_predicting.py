@@ -81,7 +81,7 @@ def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(trained, r
 
 
 def test_what_predict_cannot_use_is_said(trained, tree, tmp_path):
-    with pytest.raises(SourceError, match=r"absent\.mp4: no such file or folder; expected a vid"):
+    with pytest.raises(SourceError, match=r"absent\.mp4' cannot be read: No such file"):
         posemill.predict(trained, [tmp_path / "absent.mp4"])
     with pytest.raises(PosemillError, match="nowhere: there is no such folder"):
         posemill.predict(tmp_path / "nowhere", tree / "train" / "a")

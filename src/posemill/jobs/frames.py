@@ -162,27 +162,8 @@ class FrameSink(Sink):
 
     def begin(self, unit: Unit) -> Kept:
         """Return how far the clip is, ready to be written on."""
-        if unit.state is None:
-            return Kept()
-        num_frames, width, height = struct.unpack("<qii", unit.state)
+        num_frames, width, height = struct.unpack("<qii", unit.state or bytes(16))
         return Kept(num_frames, (width, height))
-
-    def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[Any]:
-        """Return what is written of each frame, in the size of its clip."""
-        return [self._shape(frame, kept) for frame, kept in zip(frames, states or (), strict=True)]
-
-    @abstractmethod
-    def _shape(self, frame: Frame, kept: Kept) -> Any: ...
-
-    def put(self, lane: Lane, result: Any) -> int:
-        """Write a frame behind the last one of its clip; return its bytes on the disk."""
-        kept: Kept = lane.state
-        num_bytes = self._write(kept.num_frames, result)
-        kept.num_frames += 1
-        return num_bytes
-
-    @abstractmethod
-    def _write(self, position: int, data: Any) -> int: ...
 
     def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
         """Make all that was written durable; say which frames, for the index."""
@@ -222,19 +203,23 @@ class PictureSink(FrameSink):
                 entry.unlink()
         return kept
 
-    def _shape(self, frame: Frame, kept: Kept) -> bytes:
+    def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[bytes]:
+        """Return a frame as a picture, in the size of the first of its clip."""
+        ((frame, kept),) = zip(frames, states or (), strict=True)
         if not kept.num_frames:
             kept.size_wh = scaled_wh((frame.shape[1], frame.shape[0]), self._size)
         resized = resize_frame(frame, kept.size_wh)
-        return encode_picture(resized, self._format, quality=self._quality)
+        return [encode_picture(resized, self._format, quality=self._quality)]
 
-    def _write(self, position: int, data: bytes) -> int:
-        if not position:  # a clip without any frame leaves no folder
+    def put(self, lane: Lane, result: bytes) -> int:
+        """Write a picture behind the last one of its clip; return its bytes."""
+        if not lane.state.num_frames:  # a clip without any frame leaves no folder
             self._clip_folder.mkdir(parents=True, exist_ok=True)
-        path = self._clip_folder / picture_name(position, self._format)
-        path.write_bytes(data)
+        path = self._clip_folder / picture_name(lane.state.num_frames, self._format)
+        path.write_bytes(result)
         self._written.append(path)
-        return len(data)
+        lane.state.num_frames += 1
+        return len(result)
 
     def _flush(self) -> None:
         sync_files(self._written)
@@ -257,7 +242,9 @@ class PackSink(FrameSink):
             kept.size_wh = self._place.width, self._place.height
         return kept
 
-    def _shape(self, frame: Frame, kept: Kept) -> Frame:
+    def compute(self, frames: list[Frame], states: list[Kept] | None) -> Sequence[Frame]:
+        """Return a frame in the size that all of its clip have."""
+        ((frame, kept),) = zip(frames, states or (), strict=True)
         room = 0 if self._place is None else self._place.num_frames
         if kept.num_frames == room:
             raise DecodeError(
@@ -266,18 +253,21 @@ class PackSink(FrameSink):
                 room=room,
                 reason="longer than it said",
             )
-        return np.ascontiguousarray(resize_frame(frame, kept.size_wh))
+        return [np.ascontiguousarray(resize_frame(frame, kept.size_wh))]
 
-    def _write(self, position: int, data: Frame) -> int:
+    def put(self, lane: Lane, result: Frame) -> int:
+        """Write a frame behind the last one of its clip; return its bytes."""
         place = self._place
         assert place is not None  # else there was no room
         if place.path not in self._open_packs:
             self._open_packs[place.path] = os.open(place.path, os.O_RDWR | os.O_CREAT, 0o644)
-        start, view = (place.offset or 0) + position * data.nbytes, data.data.cast("B")
+        start = (place.offset or 0) + lane.state.num_frames * result.nbytes
+        view = result.data.cast("B")
         while view:
             done = os.pwrite(self._open_packs[place.path], view, start)
             start, view = start + done, view[done:]
-        return data.nbytes
+        lane.state.num_frames += 1
+        return result.nbytes
 
     def _flush(self) -> None:
         for pack in self._open_packs.values():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
@@ -17,21 +17,21 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.config import parse_size, resize_of
 from posemill.decoders.choice import AUTO, settle_for_extraction
-from posemill.decoders.opening import VIDEO_SUFFIXES, suffix_of, without_suffix
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
-from posemill.estimators import EngineInfo, engine_info, open_estimator
-from posemill.files import atomic_path, folder_kind, near_path, new_folders
+from posemill.estimators import engine_info, open_estimator
+from posemill.estimators.people import gather_people
+from posemill.files import atomic_path, folder_kind, new_folders
 from posemill.formats.landmarks_file import landmark_arrays
 from posemill.formats.shared.contract import Recipe
 from posemill.jobs.convert.between import writing
 from posemill.jobs.convert.shaping import shape_clip
-from posemill.jobs.extract.keypoints import join_frames, rows_of
+from posemill.jobs.extract.keypoints import Result, join_frames
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import Keypoints, PoseClip, nobody_else
+from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources import clip_at, find_clips
 from posemill.sources.frames import count_frames
@@ -79,7 +79,11 @@ def estimate_landmarks(
     chosen = choose_mode(source, engine)[0] if mode == "auto" else mode
     info.check_mode(engine, chosen)
     errors: list[DecodeError] = []
-    rows: list[tuple[int, str, Keypoints]] = []
+    rows: list[tuple[int, str, Result]] = []
+    num_points = get_skeleton(info.skeleton_names[0]).num_points
+    nothing = gather_people([np.zeros((0, 0, 3), np.uint8)], [], num_points)
+    if info.people != "several":
+        nothing = dataclasses.replace(nothing, others=None)
     opened = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     with closing(opened) as estimator:
         state = estimator.new_state() if chosen == "video" else None
@@ -91,37 +95,27 @@ def estimate_landmarks(
                 if not isinstance(item.content, DecodeError)
             ]
             states = None if state is None else [state]
-            results = iter(rows_of(estimator.estimate(good, states)) if good else ())
+            found, number = estimator.estimate(good, states) if good else nothing, count()
             for index, path, content in items:
                 if not isinstance(content, DecodeError):
-                    rows.append((index, path or "", next(results)))
+                    rows.append((index, path or "", (found, next(number))))
                 else:
                     errors.append(content)
                     if path is None:  # a video ends at its first damage
                         break
-                    rows.append((index, path, _nothing(info)))
+                    rows.append((index, path, (nothing, 0)))
                 on_frame()
     if not rows:
         raise errors[0] if errors else SourceError("{source}: no frames in it", source=source)
-    numbers, paths, keypoints = zip(*rows, strict=True)
+    numbers, paths, results = zip(*rows, strict=True)
     pose_clip = join_frames(
-        keypoints,
+        results,
         info.skeleton_names[0],
         clip_id=source.name,
         frame_indices=np.array(numbers, np.int64),
         image_paths=paths if clip.kind != "video" else (),
     )
     return pose_clip, errors
-
-
-def _nothing(info: EngineInfo) -> Keypoints:
-    num_points = get_skeleton(info.skeleton_names[0]).num_points
-    return Keypoints(
-        np.full((1, num_points, 3), np.nan, np.float32),
-        np.zeros((1, num_points), np.float32),
-        np.zeros((1, 2), np.int32),
-        nobody_else(1, num_points) if info.people == "several" else None,
-    )
 
 
 def choose_mode(source: Path, engine: str = "holistic") -> tuple[Mode, Message]:
@@ -229,17 +223,7 @@ def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
 
 def _named_clips(source: Path) -> list[tuple[str, Path]]:
     """Return ids, as `extract` gives them, and paths of the clips of what is no run."""
-    if not source.exists():
-        raise SourceError(
-            "{source}: no such file or folder; expected a video, pictures, a run, or data "
-            "that `posemill prepare` wrote{hint}",
-            source=source,
-            hint=near_path(source),
-        )
-    if not source.is_dir():
-        is_video = suffix_of(source.name) in VIDEO_SUFFIXES
-        return [(without_suffix(source.name) if is_video else source.name, source)]
     clips = find_clips(source)  # refuses videos and pictures side by side
-    if list_pictures(str(source)):
+    if source.is_dir() and list_pictures(str(source)):
         return [(source.name, source)]
     return [(clip.clip_id, Path(clip.path)) for clip in clips]

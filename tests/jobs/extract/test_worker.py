@@ -74,7 +74,7 @@ def summary(commits):
     """Rows of the shard, and `(unit, next frame, is done, rows, frames lost)` of each unit."""
     return [
         (
-            commit.shard and commit.shard.num_rows,
+            commit.shard and sum(piece.num_rows for piece in commit.shard.pieces),
             [(each.unit_no, each.next_frame, each.is_done, each.num_rows,
               [lost.frame_index for lost in each.lost]) for each in commit.units],
         )
@@ -137,7 +137,7 @@ def test_tracked_units_go_side_by_side_hand_on_their_state_and_mix_with_no_other
 def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, changes, rows, lost):
     (commit,) = work(changes)
     (progress,) = commit.units
-    assert commit.shard.num_rows == rows
+    assert sum(piece.num_rows for piece in commit.shard.pieces) == rows
     assert [(each.frame_index, each.message) for each in progress.lost] == lost
     assert {each.reason for each in progress.lost} == {"crashed the worker"}
     assert all(each.path.endswith(f"{each.frame_index:04d}.png") for each in progress.lost)

@@ -15,13 +15,15 @@ from posemill.estimators import ClipState, open_estimator
 from posemill.estimators.people import TrackedState, with_ids
 from posemill.executors import is_worker_process
 from posemill.jobs.extract.job import Lane, Sink
-from posemill.records import Frame, Keypoints, PoseClip, join_people, join_world
+from posemill.records import Frame, Keypoints, PoseClip, join_people, nothing_in_metres
 from posemill.runs.events import Shard
 from posemill.runs.manifest import SHARDS_NAME
 from posemill.runs.queries import Unit
 from posemill.runs.schema import leave_pandas_unloaded
 from posemill.runs.writer import ShardWriter
 from posemill.sources.reading import attempt
+
+Result = tuple[Keypoints, int]  # of a batch of frames, and which of them
 
 
 class KeypointSink(Sink):
@@ -71,7 +73,7 @@ class KeypointSink(Sink):
         self._good_frame, self.has_worked = frame, True
         return False
 
-    def compute(self, frames: list[Frame], states: list[Any] | None) -> Sequence[Keypoints]:
+    def compute(self, frames: list[Frame], states: list[Any] | None) -> Sequence[Result]:
         """Return the keypoints of each frame; states move on."""
         if self._resize_wh is not None:
             frames = [resize_frame(frame, self._resize_wh) for frame in frames]
@@ -83,7 +85,7 @@ class KeypointSink(Sink):
             trackers = [state.tracker for state in states]
             found = with_ids(found, trackers, self._estimator.info.skeleton_names[0])
         self._good_frame, self.has_worked = frames[-1], True
-        return rows_of(found)
+        return [(found, row) for row in range(len(found))]
 
     def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
         """Write the rows as a shard of that name."""
@@ -105,29 +107,23 @@ class KeypointSink(Sink):
         return self._writer.write(f"{name}.parquet")
 
 
-def rows_of(keypoints: Keypoints) -> list[Keypoints]:
-    """Return the keypoints of each frame of a batch."""
-    others, world = keypoints.others, keypoints.world
-    return [
-        Keypoints(
-            keypoints.points[part],
-            keypoints.scores[part],
-            keypoints.sizes_wh[part],
-            others and others.of_frames(part.start, part.stop),
-            None if world is None else world[part],
-        )
-        for part in (slice(row, row + 1) for row in range(len(keypoints)))
-    ]
-
-
-def join_frames(results: Sequence[Keypoints], skeleton_name: str, **fields: Any) -> PoseClip:
+def join_frames(results: Sequence[Result], skeleton_name: str, **fields: Any) -> PoseClip:
     """Return what an engine gave for the frames of a clip, one after the other, as a clip."""
+    others = [batch.others and batch.others.of_frames(row, row + 1) for batch, row in results]
+    world = None
+    if any(batch.world is not None for batch, _ in results):
+        world = np.stack(
+            [
+                nothing_in_metres(1)[0] if batch.world is None else batch.world[row]
+                for batch, row in results
+            ]
+        )
     return PoseClip(
-        np.concatenate([keypoints.points for keypoints in results]),
-        np.concatenate([keypoints.scores for keypoints in results]),
-        np.concatenate([keypoints.sizes_wh for keypoints in results]),
+        np.stack([batch.points[row] for batch, row in results]),
+        np.stack([batch.scores[row] for batch, row in results]),
+        np.stack([batch.sizes_wh[row] for batch, row in results]),
         skeleton_name,
-        others=join_people([keypoints.others for keypoints in results]),
-        world=join_world(results),
+        others=join_people(others),
+        world=world,
         **fields,
     )
