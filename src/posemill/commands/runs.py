@@ -22,9 +22,9 @@ from posemill.commands.printing import (
 )
 from posemill.commands.progress import TextLine, show_progress
 from posemill.config import ExtractConfig
-from posemill.errors import ConfigError, RunError, import_optional
+from posemill.errors import ConfigError, PosemillError, RunError, import_optional
 from posemill.files import folder_kind
-from posemill.messages import Message, render
+from posemill.messages import Message, join, render
 from posemill.settings import setting
 from posemill.terminal import duration, printable
 
@@ -45,7 +45,7 @@ _PLANNED = (
 
 
 def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
-    """Show the progress of a run, a training or a sweep, also after a crash or at its end.
+    """Show the progress of a run, a training or a sweep, or of all below a folder.
 
     Instead of the folder of a run, the file beside it that `extract` was told to write will do.
     """
@@ -56,7 +56,39 @@ def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
     kind = folder_kind(folder)
     if kind == "sweep":
         return read_sweep_status(folder)
+    if runs := _runs_below(folder):
+        template = "{folder} is no run, but holds {number:run|runs}: give one of them: {runs}"
+        names = ", ".join(map(str, runs[:5])) + (" …" if len(runs) > 5 else "")
+        raise RunError(template, folder=folder, number=len(runs), runs=names)
     return read_train_status(folder) if kind == "training" else read_status(folder)
+
+
+def _runs_below(folder: Path) -> list[Path]:
+    """Return the runs, trainings and sweeps below a folder that is none of them."""
+    from posemill.web.library import Library
+
+    if folder_kind(folder) in ("extraction", *KINDS):
+        return []
+    library = Library([folder])
+    library.look()
+    return [folder / entry.name for entry in library.entries() if entry.kind != "prepared"]
+
+
+def _show_all(runs: Sequence[Path], *, as_json: bool) -> None:
+    """Print a line for each run."""
+    states: list[object] = []
+    for run in runs:
+        try:
+            state = status(run)
+            states.append(state)
+            line = join("; ", [state.headline(), state.describe()])
+        except PosemillError as error:
+            states.append({"folder": run, "error": error.sentence})
+            line = error.sentence
+        if not as_json:
+            say_line(line)
+    if as_json:
+        print_json(states)
 
 
 def _show_status(
@@ -73,6 +105,9 @@ def _show_status(
     if failures and (kind := KINDS.get(folder_kind(run))):
         template = "{run} is {kind}: {--failures} lists clips of an extraction"
         raise ConfigError(template, run=run, kind=kind)
+    if not (watch or failures) and (runs := _runs_below(run)):
+        _show_all(runs, as_json=as_json)
+        return
     state = status(run)
     line = TextLine("line" if sys.stderr.isatty() else "log")
     while watch and state.state == "running":

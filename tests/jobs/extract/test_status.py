@@ -9,11 +9,14 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 from cli_runner import CliRunner, said_by
+from made_up_people import make_person, write_run
 
+import posemill
 from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.jobs.extract import coordinator
@@ -56,6 +59,23 @@ with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
+
+
+def test_of_a_folder_of_runs_each_has_a_line_and_a_damaged_one_its_reason(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "deep/b", "c"):
+        write_run(Path("runs", name), make_person(2))
+    Path("runs/c/manifest.json").write_text("{")
+    first, damaged, last = said_by("status", "runs").splitlines()
+    assert re.match("runs/a: finished at .*; 2/2 frames", first)
+    assert damaged.startswith("runs/c/manifest.json is not the manifest")
+    assert last.startswith("runs/deep/b: finished")
+    found = json.loads(said_by("status", "runs", "--json"))
+    assert [row["folder"] for row in found] == ["runs/a", "runs/c", "runs/deep/b"]
+    assert [row.get("state") for row in found] == ["finished", None, "finished"]
+    with pytest.raises(RunError, match="no run, but holds 3 runs: give one of them: runs/a"):
+        posemill.status("runs")
+    assert said_by("status", "runs/deep").startswith("runs/deep/b: finished")
 
 
 def test_one_without_a_ledger_has_stopped_and_one_that_does_not_listen_is_named(tmp_path):
