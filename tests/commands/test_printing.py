@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -34,6 +36,19 @@ def test_into_a_pipe_a_row_is_one_line_and_marks_are_no_markup(capsys):
     first, second = capsys.readouterr().out.splitlines()[2:]
     assert first.split() == [name, "z" * 100]
     assert second.rstrip() == "a?[2Jb?"
+
+
+def test_on_a_narrow_terminal_words_are_folded_and_figures_are_not(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(["clip", "clips failed", "size"], [("left_swipe/left_swipe_001", 3, "1280x720 +2")])
+    said = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())  # what makes headings bold
+    lines = [line.split() for line in said.splitlines()]
+    assert lines[:2] == [["clips"], ["clip", "failed", "size"]]
+    assert lines[3] == ["left_swipe/left_swi", "3", "1280x720", "+2"]
+    print_table(["a"] * 9, [["120x120"] * 9])  # too wide: nothing is cut off
+    assert sys.stdout.getvalue().splitlines()[-1].split() == ["120x120"] * 9
 
 
 def test_json_keeps_letters_and_spells_out_what_is_no_text(capsys):

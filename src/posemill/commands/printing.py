@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from posemill.terminal import escaped, printable, width_of
 if TYPE_CHECKING:
     from posemill.provenance import Resolved
 
+_FIGURES = re.compile(r"[-+\d.,:%x/ ]*")  # numbers, `120x90 +2`, `98.1% / 3`: never in two lines
 _ANSI_CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 
 
@@ -74,18 +76,29 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.text import Text
 
     rows = [tuple(row) for row in rows]
+    texts = [[printable(render(value), keep="\n") for value in row] for row in rows]
+    headings = [translate(column) for column in columns]
+    # Into a file or a pipe a row stays one line.
+    console = Console() if sys.stdout.isatty() else Console(width=400)
+    widths = [max(map(width_of, cells)) for cells in zip(headings, *texts, strict=True)]
+    is_narrow = sum(widths) + 2 * len(widths) - 2 > console.width
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), collapse_padding=True
     )
-    for index, column in enumerate(columns):
+    for index, heading in enumerate(headings):
         numbers = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(translate(column), justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(render(value), keep="\n")) for value in row))
-    # Into a file or a pipe a row stays one line.
-    console = Console() if sys.stdout.isatty() else Console(width=400)
+        figures = [row[index] for row in texts if _FIGURES.fullmatch(row[index])]
+        is_of_figures = len(figures) == len(rows) > 0
+        table.add_column(
+            heading.replace(" ", "\n") if is_of_figures and is_narrow else heading,
+            justify="right" if numbers else "left",
+            overflow="fold",
+            min_width=max(map(len, figures)) if is_of_figures else None,
+        )
+    for row in texts:
+        table.add_row(*map(Text, row))
     with console.capture() as captured:
-        console.print(table)
+        console.print(table, crop=False)  # the terminal goes on in the next line
     _write(captured.get(), sys.stdout, end="")
 
 
