@@ -186,13 +186,11 @@ def mark_file(path: Path) -> None:
 
 def marked_files(folder: str) -> set[str]:
     """Return the names of the files in a folder that posemill wrote, and nobody has replaced."""
-    sizes: dict[str, int] = {}
-    with suppress(*CORRUPT), os.fdopen(open_plain(Path(folder, _FILES_MARK))) as lines:
-        sizes = dict(map(json.loads, lines))
     names = set()
-    for name, size in sizes.items():
-        with suppress(*CORRUPT):
-            names |= {name} if Path(folder, name).stat().st_size == size else set()
+    with suppress(*CORRUPT), os.fdopen(open_plain(Path(folder, _FILES_MARK))) as lines:
+        for name, size in map(json.loads, lines):
+            path = Path(folder, name)
+            names |= {name} if path.exists() and path.stat().st_size == size else set()
     return names
 
 

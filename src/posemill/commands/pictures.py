@@ -13,7 +13,6 @@ from posemill.commands.declaring import Command, Originals, Overwrite, RunOrFile
 from posemill.commands.printing import print_notes, say
 from posemill.commands.progress import is_notebook, show_progress, track
 from posemill.errors import PosemillError
-from posemill.files import mark_output
 from posemill.messages import Message
 from posemill.outputs import Outputs, expect_folder
 from posemill.settings import setting
@@ -86,7 +85,6 @@ def visualize(
     expect_folder(folder, kind="what `visualize` writes")
     material = Reading(**reading).open(run, person=person)
     frames = originals_of(material.picture_facts(), originals)
-    is_free = folder.is_dir() and not any(folder.iterdir())
     with show_progress("drawing frames", progress=progress) as frames.on_frame:
         written = draw_gallery(
             material,
@@ -100,8 +98,6 @@ def visualize(
             overwrite=overwrite,
         )
         paths = tuple(written)
-    if is_free:
-        mark_output(folder)
     names = [part for path in paths for part in path.relative_to(folder).with_suffix("").parts]
     return Drawn(paths, frames.num_gone, notes_on(frames, names))
 

@@ -65,13 +65,9 @@ class Skeleton:
         for part in self.parts:
             if part.name == name:
                 return part
-        raise ConfigError(
-            "{skeleton} has no part {name!r}; it has {parts}{hint}",
-            skeleton=self.name,
-            name=name,
-            parts=", ".join(self.part_names),
-            hint=hint(name, self.part_names),
-        )
+        template = "{skeleton} has no part {name!r}; it has {parts}{near}"
+        parts, near = ", ".join(self.part_names), hint(name, self.part_names)
+        raise ConfigError(template, skeleton=self.name, name=name, parts=parts, near=near)
 
 
 POSE_NAMES = tuple(
