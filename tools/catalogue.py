@@ -40,7 +40,7 @@ ENGLISH = (
 )  # fmt: skip
 # Words of help, of tables that are printed, and what the system says.
 WORDS = (
-    "Arguments", "Options", "Commands", "required", "Usage: ", "; ",
+    "Arguments", "Options", "Commands", "required", "Usage: ", "; ", ", ", ": ",
     *PARTS, *REASONS, *LAYOUTS.values(), SIZES_DIFFER, NOT_NUMBERED, NOT_ALIKE, ONE_PICTURE,
     "good", "fair", "weak", "bad", "value", "an unknown host", "an unknown time",
     "the folder holds no pictures", "expected a folder of frames",
@@ -49,7 +49,8 @@ WORDS = (
     "one", "several", "model", "media", "ready", "missing", "damaged", "a folder", "a run",
     "measured", "all", "never", "a number", "a whole number", "a word", "an object",
     "true or false", "No such file or directory", "Permission denied", "No space left on device",
-    "Is a directory", "Not a directory",
+    "Is a directory", "Not a directory", "a picture", "loss", "accuracy", "wer", "num_clips",
+    "num_unreadable", "all in order", "8 of them", "32 of them",
 )  # fmt: skip
 # Functions, and which argument of theirs is a template or a list of words; errors have it first.
 _CALLS = {

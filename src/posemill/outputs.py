@@ -16,6 +16,7 @@ from pathlib import Path
 
 from posemill.errors import ConfigError
 from posemill.files import cache_folder
+from posemill.messages import Message
 from posemill.places import uri_of
 
 # Of files that nobody means as a folder; 2014.T or v1.0 are names like any other.
@@ -49,7 +50,7 @@ class Outputs:
         self._overwrite = overwrite
         self._records: dict[Path, _Record] = {}
 
-    def claim_file(self, path: Path) -> None:
+    def claim_file(self, path: Path, *, advice: str = Message("choose another name")) -> None:
         """Raise where a folder, a pipe or a device is at `path`, or a file that is not ours."""
         if path.is_dir():
             raise ConfigError("{path} is a folder; expected the name of a file", path=path)
@@ -57,9 +58,10 @@ class Outputs:
             raise ConfigError("{path} is not a file; name a file to write", path=path)
         if os.path.lexists(path) and not self._is_replaceable(path):
             raise ConfigError(
-                "{path} is there already, and posemill did not write it for this source; choose "
-                "another name, or replace it by {--overwrite:True}",
+                "{path} is a file that posemill did not write for this source; {advice}, or "
+                "replace it by {--overwrite:True}",
                 path=path,
+                advice=advice,
             )
 
     def claim_folder(self, path: Path, *, marker: str) -> None:

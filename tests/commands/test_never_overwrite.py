@@ -183,7 +183,10 @@ def test_a_finished_extraction_writes_its_file_again_and_replaces_no_changed_one
     assert call(args).exit_code == 0
     assert Path("out.pkl").read_bytes() == whole
     Path("out.pkl").write_bytes(whole + b" and what I added")
-    assert call(args).exit_code == 2
+    said = call(args)
+    assert said.exit_code == 2
+    assert "out.pkl is a file that posemill did not write" in said.output.replace("\n", " ")
+    assert "expected a folder for the run, or a new file" in said.output.replace("\n", " ")
     assert Path("out.pkl").read_bytes().endswith(b"what I added")
 
 

@@ -65,10 +65,10 @@ def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(trained, r
     posemill.predict(trained, [data], pictures=folder)  # the same again
     clip = posemill.open_run(run)["c"]
     for other in (run, clip, iter([data])):
-        with pytest.raises(ConfigError, match=r"c\.png is there already.* by overwrite=True"):
+        with pytest.raises(ConfigError, match=r"c\.png is a file.* by overwrite=True"):
             posemill.predict(trained, other, pictures=folder)
     picture.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match=r"c\.png is there already.* by overwrite=True"):
+    with pytest.raises(ConfigError, match=r"c\.png is a file.* by overwrite=True"):
         posemill.predict(trained, data, pictures=folder)
     assert picture.read_bytes() == b"mine"
     posemill.predict(trained, data, pictures=folder, overwrite=True)

@@ -41,8 +41,8 @@ def test_every_setting_that_decides_the_result_is_compared():
     assert MANIFEST.differences(other) == [
         "skeleton_name: the run has 'holistic-143', now it is 'holistic-543'",
         "mode: the run has 'video', now it is 'image'",
-        "engine: the run has 'fake', now it is None",
-        "layout: the run has None, now it is 'list'",
+        "engine: the run has 'fake', now it is none",
+        "layout: the run has none, now it is 'list'",
     ]
     # What does not decide it may differ; lists and tuples are the same in JSON.
     same = {"kind": "x", "versions": {}, "created_at": "later"}

@@ -79,7 +79,8 @@ def extract(
         source, clips = find_files(source)
     config, file = split_out(config_of(ExtractConfig, source, out, settings))
     if file is not None:  # before the work of hours
-        Outputs(config.out, overwrite=config.overwrite).claim_file(file)
+        advice = Message("expected a folder for the run, or a new file for its keypoints")
+        Outputs(config.out, overwrite=config.overwrite).claim_file(file, advice=advice)
 
     def show(snapshot: Progress) -> None:
         view.show(snapshot)

@@ -108,13 +108,13 @@ class RuntimeSpeed:
 
 def installed_decoders() -> tuple[list[str], dict[str, str]]:
     """Return the decoders that can be used, and those that cannot with the reason."""
-    ready, missing = [], {}
+    ready, missing = list[str](), dict[str, str]()
     for name in known_decoders():
         try:
             find_decoder(name)
             ready.append(name)
         except PosemillError as error:
-            missing[name] = str(error)
+            missing[name] = error.sentence
     return ready, missing
 
 
@@ -133,7 +133,7 @@ def measure_decoders(
         try:
             kind = kind_of(path)
         except DecodeError as error:
-            kind, failed[str(path)] = "", str(error)
+            kind, failed[str(path)] = "", error.sentence
         for name in ready:
             if kind:
                 task = {"path": str(path), "decoder": name, "seconds": seconds}

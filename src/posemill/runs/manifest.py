@@ -119,9 +119,11 @@ def _differences(name: str, old: Any, new: Any) -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = {**old, **new}
         return [line for key in keys for line in _differences(key, old.get(key), new.get(key))]
-    old, new = json.loads(json.dumps(old)), json.loads(json.dumps(new))
-    template = "{name}: the run has {old!r}, now it is {new!r}"
-    return [] if old == new else [Message(template, name=name, old=old, new=new)]
+    old, new = json.loads(json.dumps([old, new]))
+    words = {"old": Message("none") if old is None else repr(old)}
+    words["new"] = Message("none") if new is None else repr(new)
+    template = "{name}: the run has {old}, now it is {new}"
+    return [] if old == new else [Message(template, name=name, **words)]
 
 
 def extraction_of(facts: Mapping[str, Any]) -> dict[str, Any]:

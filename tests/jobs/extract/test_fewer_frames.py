@@ -82,9 +82,9 @@ def test_it_is_recorded_and_a_run_goes_on_with_the_same_alone(config_for, tmp_pa
     assert manifest.extraction["stride"] == 3
     assert "fps" not in manifest.extraction
     assert extract(config_for(tmp_path / "videos", stride=3)).num_frames_now == 0
-    with pytest.raises(RunError, match=r"stride: the run has 3, now it is None"):
+    with pytest.raises(RunError, match=r"stride: the run has 3, now it is none"):
         extract(config_for(tmp_path / "videos"))
-    with pytest.raises(RunError, match=r"fps: the run has None, now it is 5"):
+    with pytest.raises(RunError, match=r"fps: the run has none, now it is 5"):
         extract(config_for(tmp_path / "videos", fps=5))
 
 

@@ -151,11 +151,11 @@ def test_a_chinese_reader_is_told_in_chinese_and_the_log_stays_english(
     write_log(tmp_path, progress=True)
     say(Message("precision {name}: {reason}", name="fp32", reason=Message("asked for")))
     assert capsys.readouterr().err.splitlines() == [
-        "第 1 轮：loss 0.2500  accuracy 1.0000", "[note] as it is", "精度 fp32：由用户指定",
+        "第 1 轮：损失 0.2500  准确率 1.0000", "[note] as it is", "精度 fp32：由用户指定",
     ]  # fmt: skip
     assert "epoch 1: loss 0.2500" in (tmp_path / "log.txt").read_text(encoding="utf-8")
     monkeypatch.setenv("FORCE_COLOR", "1")
     write_log(tmp_path, progress=True)
     said = capsys.readouterr().err
     assert "第 1 轮" in said
-    assert "loss 0.5000  20 样本/秒  等待数据 25%" in said
+    assert "损失 0.5000  20 样本/秒  等待数据 25%" in said

@@ -167,7 +167,7 @@ def test_it_is_trained_and_evaluated_and_looks_at_new_videos_in_both_streams(
     drawn = sorted((tmp_path / "pictures").iterdir())
     assert [path.name for path in drawn] == ["clip0.png", "clip5.png"]
     assert all(cv2.imread(str(path)).std() > 1 for path in drawn)
-    with pytest.raises(ConfigError, match=r"clip0\.png is there already"):
+    with pytest.raises(ConfigError, match=r"clip0\.png is a file that posemill did not write"):
         predict(tmp_path / "run", videos[:1], pictures=tmp_path / "pictures")
     facts = json.loads((tmp_path / "run" / "run.json").read_text()) | {"skeleton_name": None}
     (tmp_path / "run" / "run.json").write_text(json.dumps(facts))

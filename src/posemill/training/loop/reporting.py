@@ -20,7 +20,7 @@ from posemill.language import translate
 from posemill.machine.gpus import place_workers
 from posemill.machine.limits import count_cores
 from posemill.machine.live_files import LogFile, Speedometer, read_live, write_live
-from posemill.messages import Message, render
+from posemill.messages import Message, join, render
 from posemill.terminal import printable
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.clips import Clips
@@ -227,8 +227,8 @@ class Reporter:
         """Log and say the scores of an evaluation."""
         epoch = max(0, state.epoch - 1)
         self._record("eval", state.step, epoch, scores)
-        listed = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        self.say(Message("epoch {epoch}: {scores}", epoch=epoch + 1, scores=listed))
+        parts = [Message("{name} {value:.4f}", name=Message(n), value=v) for n, v in scores.items()]
+        self.say(Message("epoch {epoch}: {scores}", epoch=epoch + 1, scores=join("  ", parts)))
 
     def _record(self, event: str, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Write numbers of `train` or `eval` where they go: file, loggers, bar and log."""

@@ -103,7 +103,8 @@ class TrainStatus(_Status):
         if self.seconds_left is not None:
             parts.append(Message("{time} left", time=duration(self.seconds_left)))
         if self.best is not None:
-            parts.append(Message("best {chosen_by} {best:.4f} at step {best_step}", **vars(self)))
+            facts = {**vars(self), "chosen_by": Message(self.chosen_by or "")}
+            parts.append(Message("best {chosen_by} {best:.4f} at step {best_step}", **facts))
         return join(", ", parts or [Message("no step yet")])
 
     def next_command(self) -> str:
