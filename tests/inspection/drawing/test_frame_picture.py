@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+from made_up_people import ink, make_crowd
 
-from posemill.inspection.drawing import frame_picture, lettering
 from posemill.inspection.drawing.frame_picture import Cell, contact_sheet, draw, draw_cell
 from posemill.skeletons import SKELETON_NAMES, get_skeleton
-from posemill.skeletons.palette import ALARM, BACKGROUND, BRIGHT, COLOURS, bone_keys
+from posemill.skeletons.palette import BACKGROUND, COLOURS, bone_keys
 
 GREY = 128
 
@@ -61,6 +61,29 @@ def test_bone_colours_are_mirrored_with_the_skeleton(skeleton_name):
     for (a, b), key in zip(skeleton.bones, keys, strict=True):
         twin = by_bone[frozenset((skeleton.mirror[a], skeleton.mirror[b]))]
         assert twin == swap.get(key, key)
+
+
+@pytest.mark.parametrize(
+    ("skeleton_name", "missing", "how", "expected"),
+    [
+        ("holistic-543", (), {}, 41.927962),
+        ("holistic-143", ("left_hand",), {"line_scale": 1.4}, 41.873168),
+        ("coco-133", ("face", "feet"), {"legend": False}, 37.249083),
+        ("halpe-26", (), {"min_long_side": 1000}, 24.288317),
+        ("openpose-18", (), {}, 41.844233),
+    ],
+)
+def test_pictures_are_those_that_people_have_looked_at(
+    skeleton_name, missing, how, expected, make_clip
+):
+    clip = make_clip(skeleton_name=skeleton_name, missing=missing)
+    if skeleton_name == "openpose-18":
+        clip = make_crowd([[clip.points[0] + shift for shift in (0, 0.1, -0.2)]])
+    clip.scores[:, ::3] *= 0.4
+    pictures = [draw(frame, clip, 0, **how) for frame in (grey_frame(), None)]
+    cells = [draw_cell(grey_frame(), clip, 0, caption=text) for text in ("one", "long " * 20)]
+    pictures.append(contact_sheet(cells, part_names=clip.skeleton.part_names, title="two"))
+    assert sum(map(ink, pictures)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_missing_parts_are_named_and_not_drawn(said, make_clip):
@@ -196,33 +219,3 @@ def test_a_sheet_is_as_large_as_its_cells(count, shape, cell_width, size_wh):
     cells = [Cell(np.zeros((*shape, 3), np.uint8), "")] * count
     sheet = contact_sheet(cells, part_names=["pose"], title="", cell_width=cell_width)
     assert sheet.shape[1::-1] == size_wh
-
-
-def test_captions_begin_left_and_what_is_missing_ends_right(monkeypatch):
-    said = []
-    monkeypatch.setattr(frame_picture, "write_text", lambda strip, text, at, **how: said.append(
-        (strip.shape, text, at, how["height"], how["colour"])))  # fmt: skip
-    strip = np.zeros((40, 320, 3), np.uint8)
-    frame_picture._write_caption(strip, Cell(strip, "frame 7", ("face",)))
-    width = lettering.text_size("no face", 10)
-    assert said == [
-        ((40, 320, 3), "frame 7", (0, 16), 10, BRIGHT),
-        ((40, 320, 3), "no face", (320 - width, 16), 10, ALARM),
-    ]
-    said.clear()
-    frame_picture._write_caption(strip, Cell(strip, "a long name " * 9, ("face",)))
-    caption, lack = (text for _, text, *_ in said)
-    assert lettering.text_size(caption, 10) <= 320 - width - 10
-    assert lack == "no face"
-
-
-def test_a_cell_is_drawn_large_with_thick_lines_and_no_legend(make_clip, monkeypatch):
-    asked = []
-
-    def note(frame, clip, index, **how):
-        asked.append((index, how))
-        return np.zeros((3, 3, 3), np.uint8)
-
-    monkeypatch.setattr(frame_picture, "draw", note)
-    assert draw_cell(None, make_clip(), 4, caption="x").caption == "x"
-    assert asked == [(4, {"legend": False, "min_long_side": 480, "line_scale": 1.4})]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgba
-from small_sets import BareClips
+from small_sets import BareClips, ink_of
 from torch import nn
 
 from posemill.skeletons import get_skeleton
@@ -54,7 +54,7 @@ def skeleton_axes(points, mask, name):
     return axes
 
 
-def test_titles_say_class_and_chance_above_their_own_clips():
+def test_titles_say_class_and_chance_above_their_own_clips(tmp_path):
     figure = drawn(Classify(), [Row(0, 0, 0, 0.876), Row(1, 0, 1, 0.5)])
     assert sorted(titles(figure)) == ["✓ clip0\nyes 88%", "✗ clip1\nyes 50%, true no"]
     colours = {axes.get_title()[:1]: axes.title.get_color() for axes in figure.axes}
@@ -62,6 +62,7 @@ def test_titles_say_class_and_chance_above_their_own_clips():
     assert figure.get_suptitle() == "dev: ✓ right, ✗ wrong"
     figure = drawn(Classify(), [Row(index, 0, 0, 1.0) for index in range(5)])
     assert figure.get_size_inches()[1] == pytest.approx(6.6), "two rows of four"
+    assert ink_of(figure, tmp_path / "a.png") == pytest.approx(14.728660, rel=1e-5)
     for axes in figure.axes[:5]:
         index = int(axes.get_title()[6])
         assert axes.collections[0].get_offsets().tolist() == [[index, index]] * 3
@@ -195,14 +196,16 @@ def test_covering_what_a_model_looks_at_costs_its_chance(split, workload):
 
 
 def test_clips_are_drawn_as_strips_and_where_predictions_look_on_the_frame_they_need(
-    split, workload
+    split, workload, tmp_path
 ):
     figure = draw_samples(workload, split, PREDICTED, "dev")
+    assert ink_of(figure, tmp_path / "a.png") == pytest.approx(48.436210, rel=1e-5)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert sorted(titles) == ["✓ b/three: b 90%", "✓ b/two: b 90%", "✗ a/one: b 90%, true a"]
     (image,) = figure.axes[0].images
     assert image.get_array().shape == (SIDE, 8 * (SIDE + 2), 3), "eight frames and their edges"
     figure = draw_looks(workload, split, PREDICTED, "dev")
+    assert ink_of(figure, tmp_path / "a.png") == pytest.approx(37.799367, rel=1e-4)
     titles = [axes.get_title() for axes in figure.axes]
     assert titles[0] == "✗ b 90%\ntrue a"
     assert titles[4].startswith("frame 3 of 4; covered: -")
