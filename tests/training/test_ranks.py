@@ -35,17 +35,24 @@ def cold_children(warm_children, monkeypatch):
     multiprocessing.spawn.set_executable(COLD_PYTHON)
 
 
-def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path, monkeypatch):
+def test_all_modes_give_the_same_losses_and_weights(settings, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(modes, "count_cores", lambda: 2)
     # 28 clips in steps of 8: the last step has 4; micro-batches of 3 make it uneven, too.
     # Plain sgd: adam would blow the rounding of gradients that are zero (key biases) up to lr.
     fields = settings(model_options=NO_DROPOUT, augment_noise=0.01, epochs=1, micro_batch=3,
-                      optimizer="sgd", lr=0.1)  # fmt: skip
-    changes = {"single": {}, "multi_thread": {"threads": 2}, "multi_process": {"processes": 2}}
+                      optimizer="sgd", lr=0.1, missing_labels="drop")  # fmt: skip
+    labels = Path(fields["labels"]).read_text().splitlines()
+    fields["labels"] = str(tmp_path / "labels.csv")  # all but for the last clip of test
+    Path(fields["labels"]).write_text("\n".join(labels[:-1]))
+    changes = {"single": {}, "multi_thread": {"threads": 2},
+               "multi_process": {"processes": 2, "progress": True}}  # fmt: skip
     runs = {
         mode: train(fields | more | {"parallel": mode, "out": str(tmp_path / mode)})
         for mode, more in changes.items()
     }
+    said = capfd.readouterr().err
+    assert "starting 2 processes …\n" in said
+    assert "are left out" not in said  # a warning of this process, and not of each again
     assert runs["multi_process"].summary["processes"] == 2
     assert runs["multi_thread"].summary["threads"] == 2
     expected = losses_of(tmp_path / "single")

@@ -6,6 +6,7 @@ here; when this process dies they do too.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -14,7 +15,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -92,6 +95,20 @@ def _rank_main(packed_task: bytes, rank: int, config: TrainConfig, shared: Path)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@contextmanager
+def said_by_the_parent() -> Iterator[None]:
+    """Keep a process that we started from warning of the data again, which its parent has read."""
+    if multiprocessing.parent_process() is None:
+        yield
+        return
+    logger = logging.getLogger("posemill")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        yield
+    logger.setLevel(level)
 
 
 def refuse_second_start() -> None:

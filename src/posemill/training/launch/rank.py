@@ -20,10 +20,11 @@ from posemill.machine.allocator import freed_memory_returned
 from posemill.machine.processes import under_torchrun
 from posemill.messages import Message
 from posemill.training.config.train_config import TrainConfig
+from posemill.training.loggers import say
 from posemill.training.loop.passes import Evaluation
 from posemill.training.loop.trainer import Trainer
 from posemill.training.precision import choose_device
-from posemill.training.ranks import run_ranks
+from posemill.training.ranks import run_ranks, said_by_the_parent
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime, join_processes, numeric_settings
 from posemill.training.tasks.workload import MakeWorkload, Workload
@@ -54,6 +55,8 @@ def launch(
     """Train in the mode that `config` (already planned) says, and return the summary."""
     task = partial(train_rank, make, config, folder)
     if config.parallel == "multi_process" and not under_torchrun():
+        if config.progress:
+            say(Message("starting {processes} processes …", processes=config.processes))
         return run_ranks(task, config)
     return dict(task(runtime))
 
@@ -64,7 +67,8 @@ def train_rank(
     """Train in this process, and return the summary."""
     runtime, unread = runtime.using(config), live_problems()
     with freed_memory_returned(), numeric_settings(config), folder.naming_the_disk():
-        workload = make()
+        with said_by_the_parent():
+            workload = make()
         trainer = Trainer(workload, config, runtime, folder)
         if config.resume and folder.checkpoints.has("last"):
             trainer.restore()

@@ -8,7 +8,6 @@ import math
 import statistics
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import open_loader
 from posemill.training.loop.stepping import Stepper
 from posemill.training.loop.timing import Clock, shares
-from posemill.training.ranks import run_ranks
+from posemill.training.ranks import run_ranks, said_by_the_parent
 from posemill.training.runtime import Runtime, numeric_settings, random_states_kept
 from posemill.training.tasks.workload import Workload
 
@@ -172,8 +171,7 @@ def run_processes(
 def _run_rank(
     make: MakeFor, config: TrainConfig, runtime: Runtime, *, steps: int, repeats: bool
 ) -> dict[str, Any]:
-    # Said already, where the data were read first.
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
+    with said_by_the_parent():
         arm = Arm(make(config), config, runtime, repeats=repeats)
     try:
         return {"speed": arm.run_steps(steps, warm_steps=RANK_WARM_STEPS)}
