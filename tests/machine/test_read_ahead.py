@@ -61,7 +61,7 @@ def test_several_calls_run_at_once_and_their_results_keep_the_order():
         both.wait()
         return number * number
 
-    assert list(map_ahead(meet, iter(range(10)), threads=2)) == [n * n for n in range(10)]
+    assert list(map_ahead(meet, iter(range(10)))) == [n * n for n in range(10)]
 
 
 def test_leaving_calls_early_closes_the_stream_of_items():
@@ -75,7 +75,7 @@ def test_leaving_calls_early_closes_the_stream_of_items():
         finally:
             closed.append(threading.current_thread())
 
-    results = map_ahead(abs, stream(), depth=3)
+    results = map_ahead(abs, stream())
     assert next(results) == 0
     results.close()
     assert closed == [threading.current_thread()]

@@ -38,7 +38,10 @@ def test_a_copy_of_the_process_answers_traps_hangs_or_fails():
 @HAS_FORK
 def test_ctrl_c_ends_a_copy_of_the_process_and_nobody_sees_its_traceback(capfd):
     def interrupt():
-        os.kill(os.getppid(), signal.SIGINT)
+        parent = psutil.Process().parent()
+        while parent.status() != psutil.STATUS_SLEEPING:  # what comes within `os.fork` is lost
+            time.sleep(0.001)
+        parent.send_signal(signal.SIGINT)
         time.sleep(600)
 
     children = psutil.Process().children()  # of other tests

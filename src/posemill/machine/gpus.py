@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,12 +46,10 @@ def read_gpus() -> list[Gpu]:
         import pynvml
     except ImportError:
         return []
-    try:
+    with suppress(pynvml.NVMLError), ExitStack() as stack:  # no driver
         pynvml.nvmlInit()
-    except pynvml.NVMLError:  # no driver
-        return []
-    gpus = []
-    try:
+        stack.callback(pynvml.nvmlShutdown)
+        gpus = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             device = pynvml.nvmlDeviceGetHandleByIndex(index)
             memory = pynvml.nvmlDeviceGetMemoryInfo(device)
@@ -60,11 +58,8 @@ def read_gpus() -> list[Gpu]:
                 busy = pynvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
             name, uuid = pynvml.nvmlDeviceGetName(device), pynvml.nvmlDeviceGetUUID(device)
             gpus.append(Gpu(index, name, uuid, busy, int(memory.used), int(memory.total)))
-    except pynvml.NVMLError:
-        return []
-    finally:
-        pynvml.nvmlShutdown()
-    return gpus
+        return gpus
+    return []
 
 
 def place_workers(devices: Sequence[str]) -> dict[str, list[int]]:
@@ -94,6 +89,6 @@ def with_workers(placed: Any) -> list[Gpu]:
         for name, workers in placed.items():
             is_this = name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
             if is_this and isinstance(workers, list):
-                on_it = tuple(index for index in workers if isinstance(index, int))
-                gpus[number] = replace(gpu, workers=on_it)
+                numbers = (index for index in workers if isinstance(index, int))
+                gpus[number] = replace(gpu, workers=tuple(numbers))
     return gpus

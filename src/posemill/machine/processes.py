@@ -112,17 +112,13 @@ def end_holder(
     """
     import psutil
 
-    def is_lock(other: str) -> bool:
-        with suppress(OSError):  # gone by now
-            return lock.samefile(other)
-        return False
-
     if host != socket.gethostname():
         raise RunError("{holder}: run posemill stop there", holder=holder)
     has_lock = False
     try:
         process = psutil.Process(pid)
-        if has_lock := any(is_lock(file.path) for file in process.open_files()):
+        has_lock = str(lock.resolve()) in (file.path for file in process.open_files())
+        if has_lock:
             process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:
         pass

@@ -49,19 +49,18 @@ def closing_stream(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
 
 
 def map_ahead(
-    function: Callable[[Item], Result], items: Iterator[Item], *, threads: int = 2, depth: int = 3
+    function: Callable[[Item], Result], items: Iterator[Item]
 ) -> Generator[Result, None, None]:
-    """Yield the function of every item in order, several made at once by threads of their own.
+    """Yield the function of every item in order, two made at once by threads of their own.
 
-    The items are taken in the thread of the caller. Errors come out at their place. `depth` is how
-    many results are made or waiting, the one that is asked for among them.
+    The items are taken in the thread of the caller. Errors come out at their place.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="map-ahead")
+    pool = ThreadPoolExecutor(2, thread_name_prefix="map-ahead")
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) >= depth:
+            if len(waiting) == 3:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -69,16 +69,14 @@ def run_child(
         return Outcome(False, reason), ""
     if ended.returncode == 0:
         return Outcome(True), ended.stdout
-    lines = [line for line in ended.stderr.splitlines() if line.strip()]
-    is_error = ended.returncode > 0 and bool(lines)
-    why = lines[-1].strip() if is_error else describe_exit(ended.returncode)
-    return Outcome(False, why), ended.stdout
+    *_, last_line = "", *ended.stderr.strip().splitlines()
+    is_error = ended.returncode > 0 and bool(last_line)
+    return Outcome(False, last_line if is_error else describe_exit(ended.returncode)), ended.stdout
 
 
 def _no_answer(seconds: float) -> Outcome:
-    return Outcome(
-        False, Message("no answer within {timeout_seconds:g} s", timeout_seconds=seconds)
-    )
+    reason = Message("no answer within {timeout_seconds:g} s", timeout_seconds=seconds)
+    return Outcome(False, reason)
 
 
 def run_in_fork(work: Callable[[], Mapping[str, float]], *, timeout_seconds: float) -> Outcome:
@@ -142,8 +140,7 @@ def kept_outcomes(name: str, facts: Any, make: Callable[[], list[Outcome]]) -> l
     path = cache_folder() / "trials" / f"{name}-{digest.hexdigest()[:16]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         kept = parse_json(path.read_bytes())
-        rows = kept["outcomes"]
-        outcomes = [Outcome(bool(r["works"]), str(r["reason"]), dict(r["seconds"])) for r in rows]
+        outcomes = [Outcome(**row) for row in kept["outcomes"]]
         age = time.time() - kept["tried_at"]
         if outcomes and (outcomes[-1].works or 0 <= age < _FAILURE_KEPT_SECONDS):
             return outcomes
@@ -163,24 +160,16 @@ def processor_name() -> str:
 
 def machine_facts() -> dict[str, str]:
     """Return what decides which instructions work here; another start of the machine is another."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot = ""
-    processor = _first_processor()
-    return {
-        "machine": platform.machine(),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "boot": boot,
-        **{name: processor.get(name, "") for name in _CPU_FACTS},
-    }
+    facts = {name: _first_processor().get(name, "") for name in _CPU_FACTS}
+    with suppress(OSError):
+        facts["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return {"system": f"{platform.system()} {platform.release()} {platform.machine()}", **facts}
 
 
 def _first_processor() -> dict[str, str]:
     """Return the facts of the first processor; empty where the system is not Linux."""
-    try:
+    first = ""
+    with suppress(OSError):
         first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
-    except OSError:
-        return {}
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
