@@ -32,7 +32,7 @@ from posemill.estimators import open_estimator
 from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import Progress
 from posemill.sources import find_clips
-from posemill.sources.frames import frame_path, list_frames
+from posemill.sources.reading import frame_path, list_frames
 from posemill.weights.pull import ensure_media
 
 Speed = tuple[float, float]  # frames per second of wall time, ms of CPU time per frame

@@ -22,7 +22,7 @@ _LINKS_PER_FILE = 30_000  # below the limit of every usual file system
 _CHILD = """
 import json, resource, sys, time
 from posemill.sources import find_clips
-from posemill.sources.frames import list_frames
+from posemill.sources.reading import list_frames
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 wall, cpu = time.perf_counter(), time.process_time()
 clips = find_clips(sys.argv[1])

@@ -17,11 +17,10 @@ def test_it_is_a_sequence_with_totals(dataset, make_video):
     assert clips[0].clip_id == "a"
     assert clips[1:] == (clips[1],)
     assert clips.totals == {"train": SplitTotals(1, 2, 0), "test": SplitTotals(1, 1, 0)}
-    assert repr(clips).endswith("layout='frames', train: 1 clip, 2 frames; test: 1 clip, 1 frame)")
+    assert repr(clips).endswith(f"layout='frames', {clips.totals})")
     make_video(dataset / "a.mp4")
     videos = find_clips(dataset, layout="videos")
     assert videos.totals == {"all": SplitTotals(1, 0, 1)}
-    assert "0 frames and 1 video not counted" in repr(videos)
 
 
 def test_the_fingerprint_stays_when_nothing_changes_or_the_data_moves(dataset):

@@ -6,8 +6,7 @@ import pytest
 from posemill.errors import DecodeError
 from posemill.records import Clip
 from posemill.sources import find_clips
-from posemill.sources.frames import count_frames, list_frames
-from posemill.sources.reading import read_clip
+from posemill.sources.reading import count_frames, list_frames, read_clip
 
 
 def brightness(clip, **options):

@@ -7,7 +7,7 @@ from posemill.errors import ConfigError, PlaceError, SourceError
 from posemill.places import ChangedError, Entry, Place, open_place, split_uri
 from posemill.sources import find_clips
 from posemill.sources import scratch as scratch_module
-from posemill.sources.frames import list_frames
+from posemill.sources.reading import list_frames
 from posemill.sources.scratch import Scratch
 
 

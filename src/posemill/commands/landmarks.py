@@ -68,7 +68,7 @@ def _find_landmarks(
     from posemill.decoders.choice import settle_for_extraction
     from posemill.jobs.landmarks import check_out, choose_mode, estimate_landmarks, save_landmarks
     from posemill.sources import clip_at
-    from posemill.sources.frames import count_frames
+    from posemill.sources.reading import count_frames
 
     how, why = LandmarkSettings(**settings).to_dict(), ""
     if how.pop("world"):

@@ -60,6 +60,31 @@ class Progress(ctypes.Structure):
         return tuple(self._place)
 
 
+class Worker:
+    """A worker as its executor sees it: this one is known by its `Progress`."""
+
+    progress: Progress
+    task: Any = None  # under way
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a task."""
+        return self.task is None
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where it is, as far as it said."""
+        return self.progress.place
+
+    def give(self, task: Any) -> None:
+        """Begin a task."""
+        self.task = task
+
+    def ask_to_stop(self) -> None:
+        """Ask the task under way to save what it has."""
+        self.progress.is_stopping = True
+
+
 TaskFunction = Callable[[Any, Progress], Iterator[Any]]
 MakeFunction = Callable[[int], TaskFunction]
 
@@ -116,16 +141,14 @@ class Executor(ABC):
     """Hands tasks to workers that are started as needed; what they are is left to subclasses."""
 
     def __init__(self, num_workers: int, limits: Limits, *, first_index: int = 0) -> None:
-        # With the attributes `task` (under way, or None), `place` and `is_idle` (waits for a task),
-        # and the methods `give` (a task) and `ask_to_stop`.
-        self._workers: dict[int, Any] = {}
+        self._workers: dict[int, Any] = {}  # each a `Worker`
         self._indices = range(first_index, first_index + num_workers)
         self._limits = limits
         self._waiting: Any = None
         self._is_stopping = False
 
     @abstractmethod
-    def _start(self, index: int, make_function: MakeFunction) -> Any:
+    def _start(self, index: int, make_function: MakeFunction) -> Worker:
         """Return a new worker."""
 
     @abstractmethod

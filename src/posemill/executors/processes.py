@@ -31,6 +31,7 @@ from posemill.executors import (
     MakeFunction,
     Output,
     Progress,
+    Worker,
 )
 from posemill.files import open_plain
 from posemill.machine.processes import (
@@ -61,12 +62,13 @@ def work(
     make_function: MakeFunction,
     *,
     worker_index: int,
-    log_path: Path | None,
+    log_folder: Path | None,
 ) -> None:
     """Run tasks from the pipe until it ends, or until the function wants a new worker."""
     ignore_stop_signals()
-    if log_path is not None:  # all it prints, its libraries' and a crash's last words too
-        descriptor = open_plain(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if log_folder is not None:  # all it prints, its libraries' and a crash's last words too
+        path = log_folder / f"worker-{worker_index}.log"
+        descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
@@ -84,10 +86,9 @@ def work(
             pipe.send((FINISHED, progress.wants_recycling))
 
 
-class _Worker:
+class _Worker(Worker):
     def __init__(self, index: int, make_function: MakeFunction, limits: Limits) -> None:
         self.index = index
-        self.task: Any = None
         self.progress = _CONTEXT.RawValue(Progress)
         self.is_ready = self.is_leaving = False
         self.reason = ""  # why it was killed
@@ -96,10 +97,7 @@ class _Worker:
         self.process = _CONTEXT.Process(
             target=work,
             args=(far_end, self.progress, make_function),
-            kwargs={
-                "worker_index": index,
-                "log_path": limits.log_folder and limits.log_folder / f"worker-{index}.log",
-            },
+            kwargs={"worker_index": index, "log_folder": limits.log_folder},
             name=f"{WORKER_NAME}-{index}",
             daemon=True,
         )
@@ -113,13 +111,6 @@ class _Worker:
     @property
     def is_idle(self) -> bool:
         return self.is_ready and self.task is None and not self.is_leaving
-
-    @property
-    def place(self) -> tuple[int, ...]:
-        return self.progress.place
-
-    def ask_to_stop(self) -> None:
-        self.progress.is_stopping = True
 
     def give(self, task: Any) -> None:
         self.task, self.seen_at = task, time.monotonic()

@@ -22,7 +22,7 @@ from typing import Any
 
 from posemill import __version__
 from posemill.errors import RunError
-from posemill.executors import Died, Event, Executor, Finished, Limits, MakeFunction
+from posemill.executors import Died, Event, Executor, Finished, Limits, MakeFunction, Worker
 from posemill.executors.processes import ProcessExecutor
 from posemill.executors.threads import NOWHERE, Slot
 from posemill.files import atomic_path, cache_folder
@@ -93,7 +93,7 @@ def _with_host(event: Event | Exception) -> Event | RunError:
 
 
 @dataclass
-class _Actor:
+class _Actor(Worker):
     """A slot, from this side."""
 
     index: int

@@ -20,6 +20,7 @@ from posemill.executors import (
     Output,
     Progress,
     TaskFunction,
+    Worker,
 )
 
 _TICK_SECONDS = 0.2
@@ -27,25 +28,9 @@ NOWHERE = (-1, -1, 0, 0)  # what a worker says that has not begun
 SlotEvents = queue.SimpleQueue[tuple["Slot", Event | Exception]]
 
 
-class _InlineWorker:
+class _InlineWorker(Worker):
     def __init__(self, index: int, function: TaskFunction) -> None:
-        self.index, self.function = index, function
-        self.progress = Progress()
-        self.task: Any = None
-
-    @property
-    def is_idle(self) -> bool:
-        return self.task is None
-
-    @property
-    def place(self) -> tuple[int, ...]:
-        return self.progress.place
-
-    def give(self, task: Any) -> None:
-        self.task = task
-
-    def ask_to_stop(self) -> None:
-        self.progress.is_stopping = True
+        self.index, self.function, self.progress = index, function, Progress()
 
 
 class SerialExecutor(Executor):
@@ -69,8 +54,8 @@ class SerialExecutor(Executor):
         pass
 
 
-class Slot:
-    """A worker: an executor of one, run by a thread of its own, that is given one task at a time.
+class Slot(Worker):
+    """A worker that is an executor of one, run by a thread of its own; it takes a task at a time.
 
     `events` gets the slot with all that happens, or with the error it ended by.
     """
@@ -81,17 +66,11 @@ class Slot:
         self._executor, self._make_function, self._events = executor, make_function, events
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._is_busy = False
-        self.task: Any = None
         # A process ends with the thread that starts it, so one thread does all.
         self._thread = threading.Thread(
             target=self._run, name=f"{WORKER_NAME}-{index}", daemon=True
         )
         self._thread.start()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it waits for a task."""
-        return self.task is None
 
     @property
     def place(self) -> tuple[int, ...]:

@@ -34,8 +34,7 @@ from posemill.places import uri_of
 from posemill.records import PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources import clip_at, find_clips
-from posemill.sources.frames import count_frames
-from posemill.sources.reading import read_clip
+from posemill.sources.reading import count_frames, read_clip
 from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import ONE_PICTURE, decide_tracking
 from posemill.terminal import warn_once

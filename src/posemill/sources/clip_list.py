@@ -16,7 +16,6 @@ from posemill.files import readable
 from posemill.messages import Message, join
 from posemill.plugins import hint
 from posemill.records import Clip, match_splits, sort_splits, usual_split
-from posemill.terminal import counted
 
 if TYPE_CHECKING:
     from posemill.sources.tracking import Tracking
@@ -55,13 +54,7 @@ class ClipList(Sequence[Clip]):
         return self.clips[index]
 
     def __repr__(self) -> str:
-        parts = []
-        for split, totals in self.totals.items():
-            clips, frames = counted(totals.num_clips, "clips"), counted(totals.num_frames, "frames")
-            parts.append(f"{split}: {clips}, {frames}")
-            if totals.num_uncounted:
-                parts[-1] += f" and {counted(totals.num_uncounted, 'videos')} not counted"
-        return f"ClipList({self.root!r}, layout={self.layout!r}, {'; '.join(parts)})"
+        return f"ClipList({self.root!r}, layout={self.layout!r}, {self.totals})"
 
     @property
     def totals(self) -> dict[str, SplitTotals]:

@@ -107,11 +107,11 @@ def find_phoenix_frames(path: str) -> Path | None:
     # `a/..` is not `..`, so the name is not that of the real path.
     if Path(os.path.abspath(path)).name == _PHOENIX_FRAMES:  # noqa: PTH100
         return root
-    for folder in (".", "PHOENIX-2014-T", "PHOENIX-2014-T-release-v3/PHOENIX-2014-T"):
-        frames = root / folder / "features" / _PHOENIX_FRAMES
-        if frames.is_dir():
+    corpus = "PHOENIX-2014-T"
+    for folder in ("features", f"{corpus}/features", f"{corpus}-release-v3/{corpus}/features", ""):
+        if (frames := root / folder / _PHOENIX_FRAMES).is_dir():
             return frames
-    return root / _PHOENIX_FRAMES if (root / _PHOENIX_FRAMES).is_dir() else None
+    return None
 
 
 def find_phoenix(path: str, collector: Collector) -> ClipList:

@@ -100,7 +100,6 @@ def _is_gbk(file: Path, folder: str) -> bool:
     return not paths or any(
         os.path.exists(os.path.join(folder, path))  # noqa: PTH110, PTH118
         for path in paths
-        if _can_be_a_path(path)
     )
 
 

@@ -87,16 +87,18 @@ class _Folder:
 def decide_tracking(clips: Collection[Clip]) -> Tracking:
     """Return which clips are tracked: videos, and folders whose pictures look like one."""
     folders: list[_Folder] = []
+    groups: dict[str | None, list[_Folder]] = {}
     alone: dict[tuple[str, str], tuple[int, str]] = {}  # pictures of each, and why
     for clip in clips:
-        names = [] if clip.kind == "video" else _names_in(clip.path)
+        names: list[str] = []
+        if clip.kind != "video":
+            with suppress(OSError):  # it fails when it is read, with its reason
+                names = list_pictures(clip.path)
         if names:
             folders.append(_Folder(clip, names))
+            groups.setdefault(numbering_of(names), []).append(folders[-1])
         elif clip.kind == "pictures":
             alone[clip.split, clip.clip_id] = (clip.num_frames or 1, "")
-    groups: dict[str | None, list[_Folder]] = {}
-    for folder in folders:
-        groups.setdefault(numbering_of(folder.names), []).append(folder)
     for folder in groups.pop(None, ()):
         folder.verdict = NOT_NUMBERED
     num_looked_at = sum(map(_judge_group, groups.values()))
@@ -135,14 +137,6 @@ def numbering_of(names: Sequence[str]) -> str | None:
     numbers = [int(digits) for digits in columns[0]]
     steps = Counter(after - before for before, after in pairwise(numbers))
     return pattern if 2 * max(steps.values()) >= len(names) - 1 else None
-
-
-def _names_in(path: str) -> list[str]:
-    """Return the pictures of a folder; none where it is none or cannot be read."""
-    try:
-        return list_pictures(path)
-    except OSError:
-        return []  # it fails when it is read, with its reason
 
 
 def _judge_group(folders: Sequence[_Folder]) -> int:

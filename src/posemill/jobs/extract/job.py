@@ -22,8 +22,7 @@ from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Unit
 from posemill.sources import ClipList, find_clips
-from posemill.sources.frames import count_frames
-from posemill.sources.reading import ClipReader, End, Item, Part
+from posemill.sources.reading import ClipReader, End, Item, Part, count_frames
 
 # The third number of a worker's place: what it is doing with the frame.
 STARTING, DECODING, ESTIMATING, WRITING = range(4)

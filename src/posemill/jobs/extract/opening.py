@@ -22,7 +22,7 @@ from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder, check_
 from posemill.runs.records import RecordLog
 from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
-from posemill.sources.frames import count_frames
+from posemill.sources.reading import count_frames
 from posemill.sources.tracking import Tracking
 
 

@@ -26,7 +26,7 @@ from posemill.files import atomic_path, cache_folder, mark_output
 from posemill.messages import Message
 from posemill.records import Clip, Frame, IntArray
 from posemill.runs.frame_index import picture_name
-from posemill.sources.frames import frame_path, list_frames
+from posemill.sources.reading import frame_path, list_frames
 from posemill.training.video.index import StoredClip, fingerprint
 
 Frames = npt.NDArray[np.uint8]  # (frames, height, width, 3), RGB
