@@ -117,8 +117,7 @@ def end_holder(
     has_lock = False
     try:
         process = psutil.Process(pid)
-        has_lock = str(lock.resolve()) in (file.path for file in process.open_files())
-        if has_lock:
+        if has_lock := str(lock.resolve()) in (file.path for file in process.open_files()):
             process.send_signal(signal.SIGTERM)  # looks whether the pid is still that process
     except psutil.NoSuchProcess:
         pass
