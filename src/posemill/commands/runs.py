@@ -65,10 +65,10 @@ def status(run: RunFolder) -> Status | TrainStatus | SweepStatus:
 
 def _runs_below(folder: Path) -> list[Path]:
     """Return the runs, trainings and sweeps below a folder that is none of them."""
-    from posemill.web.library import Library
-
     if folder_kind(folder) in ("extraction", *KINDS):
         return []
+    from posemill.web.library import Library
+
     library = Library([folder])
     library.look()
     return [folder / entry.name for entry in library.entries() if entry.kind != "prepared"]

@@ -102,7 +102,7 @@ def make_app(folders: Sequence[Path], *, allow_actions: bool = False) -> Starlet
         Route("/static/{name}", about(_page)),
         Route("/api/site", about(_site)),
         Route("/api/runs", about(_runs)),
-        Route("/api/runs/{key}", about(_run)),
+        Route("/api/runs/{key}", about(lambda site, ask: describe(site.run(ask), site.library))),
         *(Route(f"/api/runs/{{key}}/{name}", about(handler)) for name, handler in _OF_RUN.items()),
         Route("/api/runs/{key}/actions", partial(_act, site), methods=["POST"]),
         Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg")),
@@ -128,10 +128,6 @@ def _runs(site: Site, request: Request) -> Any:
     runs = [row_of(entry) for entry in site.library.entries()]
     is_complete = site.library.has_looked.is_set()
     return {"runs": runs, "note": site.library.note, "is_complete": is_complete}
-
-
-def _run(site: Site, request: Request) -> Any:
-    return describe(site.run(request), site.library)
 
 
 def _failures(site: Site, request: Request) -> Any:
