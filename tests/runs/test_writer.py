@@ -136,5 +136,5 @@ def test_only_shards_of_starts_so_far_without_a_record_are_removed(tmp_path):
         (folder / "shards" / name).touch()
     with EventLog(folder) as events:
         events.record(Started())
-        remove_uncommitted(RunHome.at(folder), events)
+        remove_uncommitted(RunHome.at(folder), events.ledger)
     assert {path.name for path in folder.glob("shards/*")} == {*theirs, SHARD}

@@ -42,11 +42,7 @@ class Entry(NamedTuple):
 
 
 class Place(ABC):
-    """A place, picklable by its URI.
-
-    Every call raises `PlaceError` for one that refuses, is not there or does not answer after
-    several tries.
-    """
+    """A place, picklable by its URI; `PlaceError` comes where it refuses or does not answer."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri

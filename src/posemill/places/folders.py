@@ -141,10 +141,7 @@ def _entry(key: str, status: os.stat_result) -> Entry:
 
 
 def is_shared(folder: Path) -> bool:
-    """Return whether a folder, there or not, is on a file system that several machines share.
-
-    False where the system does not tell.
-    """
+    """Return whether a folder, there or not, is on a disk that is known to be a shared one."""
     import psutil  # here: others would start later
 
     wanted, mounts = folder.resolve(), dict[Path, str]()

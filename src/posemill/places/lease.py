@@ -42,12 +42,8 @@ class Holder:
 
     def describe(self) -> Message:
         """Return who it is, for a sentence."""
-        return Message(
-            "pid {pid} on {host} since {started_at}",
-            pid=self.pid,
-            host=self.host,
-            started_at=self.started_at,
-        )
+        template = "pid {pid} on {host} since {started_at}"
+        return Message(template, pid=self.pid, host=self.host, started_at=self.started_at)
 
 
 @dataclass(frozen=True)
@@ -112,11 +108,7 @@ class Lease:
         self.epoch = 1 if last is None else last.epoch + 1
         self._state = LeaseState(os.getpid(), socket.gethostname(), now_text(), self.epoch, owner)
         if not place.create(_key(self.epoch), _content(self._state)):
-            raise RunError(
-                "{place}: another process began to work on it in this moment; look "
-                "with: posemill status {place!q}",
-                place=place.name_of(),
-            )
+            raise worked_on(place.name_of(), read_lease(place) or self._state)
         if last is not None:
             place.delete(_key(last.epoch))
         self._ended = threading.Event()

@@ -20,17 +20,17 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
-    NotModifiedError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import from_url
 
-from posemill.errors import PlaceError
+from posemill.errors import PlaceError, import_optional
 from posemill.places import Entry, Place, changed
 
 _Result = TypeVar("_Result")
+_ANSWERS = (AlreadyExistsError, PreconditionError, FileNotFoundError)  # no reason to try again
 # obstore tries again within a call; a connection that is torn inside of an answer is ours to mend.
 RETRY = {
     "max_retries": 5,
@@ -165,15 +165,12 @@ class ObjectPlace(Place):
         for number in range(TRIES):
             try:
                 return call()
-            except (AlreadyExistsError, PreconditionError, NotModifiedError):
-                raise
-            except FileNotFoundError as error:
-                if _template_of(error) == _NO_BUCKET:
-                    raise self._error(key, error) from error
-                raise
             except (BaseError, OSError) as error:
+                template = _template_of(error)
+                if isinstance(error, _ANSWERS) and template != _NO_BUCKET:
+                    raise
                 is_over = time.monotonic() - started > MOST_SECONDS or number == TRIES - 1
-                is_final = _template_of(error) in (_NO_BUCKET, _EXPIRED, _REFUSED)
+                is_final = template in (_NO_BUCKET, _EXPIRED, _REFUSED)
                 if is_over or is_final or "400 Bad Request" in str(error):
                     raise self._error(key, error) from error
                 time.sleep(random.uniform(0.5, 1.0) * PAUSE_SECONDS * 2**number)
@@ -196,14 +193,9 @@ def _profile() -> dict[str, Any]:
     has_profile = "AWS_PROFILE" in os.environ or (Path.home() / ".aws" / "credentials").is_file()
     if has_keys or not has_profile:
         return {}
-    try:
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError as error:
-        raise PlaceError(
-            "to read the profile in ~/.aws needs 'boto3', which is not installed; "
-            "run: pip install boto3, or set {variables}",
-            variables=_CREDENTIALS["s3"],
-        ) from error
+    import_optional("boto3")
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
     return {"credential_provider": Boto3CredentialProvider()}
 
 

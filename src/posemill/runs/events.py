@@ -50,16 +50,13 @@ class Lost(NamedTuple):
 
 
 class UnitProgress(NamedTuple):
-    """How far a unit is after a commit; no unit where a clip comes whole, without a plan.
-
-    `state` is the tracker's before `next_frame`; None for a fresh one.
-    """
+    """How far a unit is after a commit; no unit where a clip comes whole, without a plan."""
 
     unit_no: int | None
     clip_no: int
     split: str
     next_frame: int
-    state: bytes | None
+    state: bytes | None  # the tracker's before `next_frame`; None for a fresh one
     is_done: bool
     num_rows: int
     lost: tuple[Lost, ...] = ()
@@ -109,14 +106,11 @@ class Started:
 
 @dataclass(frozen=True)
 class Committed:
-    """A shard that is whole at its place (none if no row was made), and the units it moves on.
+    """A shard that is whole at its place, and the units it moves on."""
 
-    A run without a plan has new clips with it.
-    """
-
-    shard: Shard | None
+    shard: Shard | None  # None if no row was made
     units: tuple[UnitProgress, ...]
-    clips: tuple[PlannedClip, ...] = ()
+    clips: tuple[PlannedClip, ...] = ()  # new ones, of a run without a plan
 
 
 @dataclass(frozen=True)

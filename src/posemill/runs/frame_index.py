@@ -39,11 +39,6 @@ class IndexedClip:
     frame_indices: str = ""  # of the source: `0-299`, `0-298/2`, `0-9 12 15`
     extra: Mapping[str, str] = field(default_factory=dict)  # other columns of the list source
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether `path` is a pack."""
-        return self.format == "rgb"
-
 
 COLUMNS = tuple(column.name for column in fields(IndexedClip))[:-1]
 _OPTIONAL = ("label", "offset", "fps")

@@ -29,14 +29,7 @@ from posemill.messages import Message
 from posemill.places import Place, open_place, uri_of
 from posemill.places.cache import fetched
 from posemill.places.folders import FolderPlace, is_shared
-from posemill.places.lease import (
-    PATIENCE_SECONDS,
-    Holder,
-    Lease,
-    LeaseState,
-    read_lease,
-    worked_on,
-)
+from posemill.places.lease import PATIENCE_SECONDS, Holder, Lease, LeaseState, read_lease, worked_on
 from posemill.runs.ledger import Ledger
 from posemill.runs.manifest import (
     LEDGER_NAME,
@@ -130,18 +123,15 @@ class RunHome:
         return self.place.root if isinstance(self.place, FolderPlace) else None
 
     def holder(self) -> Holder | None:
-        """Return who works on the run, as far as one can see; None if nobody does.
-
-        A lease that was not written for long counts as nobody's: only to be shown, since it
-        compares two clocks.
-        """
+        """Return who works on the run, None if nobody does; to be shown: it compares two clocks."""
         holder = holder_of(self.work)
         if holder is not None or self.is_here:
             return holder
         lease = read_lease(self.place)
         if lease is None or lease.is_released:
             return None
-        return lease if time.time() - lease.written_at < 2 * PATIENCE_SECONDS else None
+        is_fresh = time.time() - lease.written_at < 2 * PATIENCE_SECONDS
+        return lease if is_fresh else None
 
     @contextmanager
     def owned(self, stop_signal: Callable[[], int] = lambda: 0) -> Iterator[RecordLog | None]:

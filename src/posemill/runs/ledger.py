@@ -53,11 +53,6 @@ _ALL_TABLES = ("meta", "splits", "clips", "shards", "pieces", "failures", "units
 _ADD_UNIT = (
     "INSERT INTO units (clip_no, start_frame, stop_frame, is_chain, is_video, cost, next_frame) "
 )
-_ADD_COUNTS = (
-    f"INSERT INTO splits (split, {', '.join(COUNTS)}) VALUES (:split, :{', :'.join(COUNTS)}) "
-    "ON CONFLICT DO UPDATE SET "
-    + ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTS)
-)
 
 
 class Ledger(LedgerReader):
@@ -95,8 +90,10 @@ class Ledger(LedgerReader):
         getattr(self, f"_add_{type(event).__name__.lower()}")(event)
 
     def _count(self, split: str, **changes: int) -> None:
-        values = {**dict.fromkeys(COUNTS, 0), "split": readable(split), **changes}
-        self._write(_ADD_COUNTS, values)
+        self._write("INSERT OR IGNORE INTO splits (split) VALUES (?)", [readable(split)])
+        added = ", ".join(f"{name} = {name} + ?" for name in changes)
+        values = (*changes.values(), readable(split))
+        self._write(f"UPDATE splits SET {added} WHERE split = ?", values)
 
     def _add_planned(self, event: events.Planned) -> None:
         for table in _ALL_TABLES:
@@ -133,14 +130,21 @@ class Ledger(LedgerReader):
         )
 
     def _add_finished(self, event: events.Finished) -> None:
-        values = (event.finished_at,)
-        self._write("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", values)
+        self._write("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", [event.finished_at])
 
     def _add_committed(self, event: events.Committed) -> None:
         if event.clips:
             self._add_clips(event.clips)
-        if event.shard is not None:
-            self._add_shard(event.shard)
+        if (shard := event.shard) is not None:
+            cursor = self._write(
+                "INSERT INTO shards (name, num_bytes, checksum) VALUES (?, ?, ?)",
+                (shard.name, shard.num_bytes, shard.checksum),
+            )
+            self._writer.executemany(
+                "INSERT INTO pieces (clip_no, first_frame, row_offset, num_rows, unit_no, found, "
+                "shard_no) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                ((*piece, cursor.lastrowid) for piece in shard.pieces),
+            )
         self._writer.executemany(
             "UPDATE units SET next_frame = ?, state = ?, is_done = ? WHERE unit_no = ?",
             ((unit.next_frame, unit.state, unit.is_done, unit.unit_no) for unit in event.units),
@@ -162,17 +166,6 @@ class Ledger(LedgerReader):
             counts[unit.split].update(self._measure_clip(unit.clip_no))
         for split, changes in counts.items():
             self._count(split, **changes)
-
-    def _add_shard(self, shard: events.Shard) -> None:
-        cursor = self._write(
-            "INSERT INTO shards (name, num_bytes, checksum) VALUES (?, ?, ?)",
-            (shard.name, shard.num_bytes, shard.checksum),
-        )
-        self._writer.executemany(
-            "INSERT INTO pieces (clip_no, first_frame, row_offset, num_rows, unit_no, found, "
-            "shard_no) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            ((*piece, cursor.lastrowid) for piece in shard.pieces),
-        )
 
     def _measure_clip(self, clip_no: int) -> dict[str, int]:
         """Return what a clip adds to the counts of which a unit is done, if it was its last one."""

@@ -4,16 +4,14 @@ elsewhere, by a thread of its own, so that who supervises workers never waits fo
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple
 
 from posemill.errors import RunError
-from posemill.runs.events import Committed, Event
+from posemill.runs.events import Event
 from posemill.runs.ledger import Ledger
 from posemill.runs.manifest import LEDGER_NAME
 from posemill.runs.records import SNAPSHOT_EVERY, RecordLog
@@ -24,25 +22,17 @@ RECORD_SECONDS = 1.0  # where a flush is an object
 _MOST_WAITING = 64  # flushes that are not durable yet; then whoever appends waits
 
 
-class _Batch(NamedTuple):
-    number: int
-    events: Sequence[Event]
-    future: Future[None]
-
-
 class EventLog:
-    """Writes the events of a run, into the ledger in its folder here, which nobody else writes.
-
-    Of a run that lies elsewhere each batch goes through `records` first.
-    """
+    """Writes the events of a run into its ledger here; `records` are of one that lies elsewhere."""
 
     def __init__(self, folder: Path, records: RecordLog | None = None) -> None:
-        self.ledger, self.records = Ledger(folder / LEDGER_NAME), records
-        self._written = self._number = self.ledger.number
+        self.ledger, self._records = Ledger(folder / LEDGER_NAME), records
+        self._number = self.ledger.number
         self._flush_seconds = FLUSH_SECONDS if records is None else RECORD_SECONDS
         self._flushed_at = 0.0
         self._events: list[Event] = []
-        self._waiting: deque[_Batch] = deque()
+        self._waiting: deque[Future[None]] = deque()
+        self._has_failed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="events")
 
     def record(self, *events: Event) -> None:
@@ -65,45 +55,34 @@ class EventLog:
         """Make all that was appended durable; if it gets urgent, leave the rest on its way."""
         self._hand_over()
         while self._waiting and not is_urgent():
-            wait([self._waiting[-1].future], timeout=0.2)
+            wait([self._waiting[-1]], timeout=0.2)
             self._forget_written()
 
     def _hand_over(self) -> None:
         if not self._events:
             return
         while len(self._waiting) >= _MOST_WAITING:
-            self._waiting[0].future.result()
+            self._waiting[0].result()
             self._forget_written()
-        self._number += 1
-        events, self._events = self._events, []
-        future = self._thread.submit(self._write, events, self._number)
-        self._waiting.append(_Batch(self._number, events, future))
-        self._flushed_at = time.monotonic()
+        self._waiting.append(self._thread.submit(self._write, self._events))
+        self._events, self._flushed_at = [], time.monotonic()
 
     def _forget_written(self) -> None:
-        while self._waiting and self._waiting[0].future.done():
-            self._waiting.popleft().future.result()
+        while self._waiting and self._waiting[0].done():
+            self._waiting.popleft().result()
 
-    def _write(self, events: Sequence[Event], number: int) -> None:
-        if number != self._written + 1:
+    def _write(self, events: Sequence[Event]) -> None:
+        if self._has_failed:
             raise RunError("the events before these could not be written")
+        self._has_failed, number = True, self._number + 1
         with self.ledger.transaction(number):
             for event in events:
                 self.ledger.apply(event)
-            if self.records is not None:
-                self.records.publish(events)
-        self._written = number
-        if self.records is not None and number % SNAPSHOT_EVERY == 0:
-            self.records.put_snapshot(self.ledger)
-
-    def frames_after(self, number: int) -> Counter[str]:
-        """Return the frames by split that a ledger of that number does not have yet."""
-        frames: Counter[str] = Counter()
-        batches = [batch.events for batch in self._waiting if batch.number > number]
-        for event in itertools.chain(*batches, self._events):
-            for unit in event.units if isinstance(event, Committed) else ():
-                frames[unit.split] += unit.num_rows + sum(lost.num_frames for lost in unit.lost)
-        return frames
+            if self._records is not None:
+                self._records.publish(events, number)
+        self._has_failed, self._number = False, number
+        if self._records is not None and number % SNAPSHOT_EVERY == 0:
+            self._records.put_snapshot(self.ledger, number)
 
     def close(self) -> None:
         """Give up what was not flushed, and close the ledger."""

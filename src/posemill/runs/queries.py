@@ -224,12 +224,6 @@ class LedgerReader:
         rows = self.execute("SELECT unit_no, frame_index, phase, tries FROM crashes")
         return Counter({(unit, frame, phase): tries for unit, frame, phase, tries in rows})
 
-    def counts_at(self) -> tuple[list[SplitCounts], int]:
-        """Return the counts, and the number of the ledger that they are of."""
-        self.execute("BEGIN")
-        with self._database:
-            return self.counts(), self.number
-
     def shard_sizes(self) -> dict[str, int]:
         """Return the bytes of every shard that counts, by its name."""
         return dict(self.execute("SELECT name, num_bytes FROM shards").fetchall())

@@ -1,9 +1,8 @@
 """The events of a run as objects: `records/0000000001.json.gz` and so on, each created once.
 
-Any machine can build the ledger from them, in their order. Record n + 1 can be created only by one
-who has seen record n, and only once. A new writer's first record is empty: it takes the number that
-the old one, wherever it is, would need for its next. So a writer that was cut off and comes back
-cannot commit anything: there is no rule about epochs to obey, the key is taken.
+Any machine can build the ledger from them, in their order. A new writer's first record is empty: it
+takes the number that the old one, wherever it is, would need for its next. So a writer that was cut
+off and comes back cannot commit anything: the key is taken.
 
 `snapshots/0000001000.sqlite.gz` is the ledger as of record 1000, with which those begin who know
 nothing of the run. Whoever writes it, it is the same: the records before it never change.
@@ -48,7 +47,6 @@ class RecordLog:
     def __init__(self, place: Place, epoch: int = 0) -> None:
         self.place, self.epoch = place, epoch
         self._writer = uuid.uuid4().hex
-        self._number = -1  # in memory, not from the file: what others add is not ours
 
     def follow(self, ledger: Ledger) -> int:
         """Bring a ledger to where the records are; return how many there were to add."""
@@ -61,7 +59,6 @@ class RecordLog:
                     for number, content in enumerate(contents, start=at + 1):
                         self._apply(ledger, content, number)
                 at += len(page)
-        self._number = at
         return at - first
 
     def _apply(self, ledger: Ledger, content: bytes, number: int) -> None:
@@ -87,12 +84,7 @@ class RecordLog:
             yield entry.key
 
     def _get(self, key: str) -> bytes:
-        content = self.place.get(key)
-        if content is None:
-            raise RunError(
-                "{record} has gone while the run was read", record=self.place.name_of(key)
-            )
-        return content
+        return b"".join(self.place.read(key))
 
     def _parse(self, content: bytes, number: int) -> tuple[int, list[Event]]:
         try:
@@ -118,12 +110,11 @@ class RecordLog:
         """
         while True:
             self.follow(ledger)
-            last = self._get(_key(self._number)) if self._number else None
-            if last is not None and self._parse(last, self._number)[0] > self.epoch:
+            number = ledger.number
+            if number and self._parse(self._get(_key(number)), number)[0] > self.epoch:
                 raise self._taken_over()
-            if self.place.create(_key(self._number + 1), self._content([])):
-                self._number += 1
-                with ledger.transaction(self._number):
+            if self._create([], number + 1):
+                with ledger.transaction(number + 1):
                     return
 
     def _taken_over(self) -> RunError:
@@ -133,31 +124,31 @@ class RecordLog:
             place=self.place.name_of(),
         )
 
-    def publish(self, events: Sequence[Event]) -> None:
-        """Write events as the next record; the ledger may be committed then, unless this raises."""
-        if not self.place.create(_key(self._number + 1), self._content(events)):
+    def publish(self, events: Sequence[Event], number: int) -> None:
+        """Write events as that record; the ledger may be committed then, unless this raises."""
+        if not self._create(events, number):
             raise self._taken_over()
-        self._number += 1
 
-    def _content(self, events: Sequence[Event]) -> bytes:
+    def _create(self, events: Sequence[Event], number: int) -> bool:
         record = {
             "posemill_record": _VERSION,
-            "number": self._number + 1,
+            "number": number,
             "epoch": self.epoch,
             "writer": self._writer,
             "events": [to_json(event) for event in events],
         }
         text = json.dumps(record, separators=(",", ":"))
-        return gzip.compress(text.encode(), compresslevel=5, mtime=0)
+        content = gzip.compress(text.encode(), compresslevel=5, mtime=0)
+        return self.place.create(_key(number), content)
 
-    def put_snapshot(self, ledger: Ledger) -> None:
-        """Put the ledger as it is, for those who would have to read all records."""
+    def put_snapshot(self, ledger: Ledger, number: int) -> None:
+        """Put the ledger as it is after that record, for those who would have to read them all."""
         with tempfile.TemporaryDirectory(prefix="posemill-") as folder:
             path, packed = Path(folder) / "ledger.sqlite", io.BytesIO()
             ledger.copy_to(path)
             with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
-        self.place.put(f"{SNAPSHOTS}{self._number:010d}.sqlite.gz", packed.getvalue())
+        self.place.put(f"{SNAPSHOTS}{number:010d}.sqlite.gz", packed.getvalue())
 
     def fetch_snapshot(self, path: Path) -> None:
         """Replace a ledger, which nobody writes, by the newest snapshot if that spares reading."""

@@ -16,21 +16,12 @@ from posemill.files import atomic_path, readable
 from posemill.machine.live_files import now_text
 from posemill.places import open_place, uri_of
 from posemill.records import PoseClip
+from posemill.runs import events
 from posemill.runs.columns import as_stored
-from posemill.runs.events import (
-    Committed,
-    Finished,
-    Lost,
-    Piece,
-    Planned,
-    PlannedClip,
-    Shard,
-    UnitProgress,
-)
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import SHARDS_NAME, Manifest
-from posemill.runs.queries import Failure
+from posemill.runs.queries import Failure, LedgerReader
 from posemill.runs.schema import join_tables, table_of
 from posemill.runs.shards import checksum_of
 
@@ -51,28 +42,24 @@ class ShardWriter:
     def __init__(self, place: Path | str, run_id: str) -> None:
         self._place, self._run_id = place, run_id
         self._tables: list[pa.Table] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[events.Piece] = []
         self.num_rows = 0
 
     def add(self, clip_no: int, clip: PoseClip, *, unit_no: int | None = None) -> None:
         """Add a piece of a clip: at least one frame, in order of their indices."""
         self._tables.append(table_of(clip))
         first, found = int(clip.frame_indices[0]), _found_in(clip)
-        self._pieces.append(Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
+        self._pieces.append(events.Piece(clip_no, first, self.num_rows, len(clip), unit_no, found))
         self.num_rows += len(clip)
 
-    def write(self, name: str) -> Shard:
-        """Write what was collected as the shard of that file name, and start anew.
-
-        It is compressed in memory first: a full disk is met in one plain write, which leaves
-        nothing.
-        """
+    def write(self, name: str) -> events.Shard:
+        """Write what was collected as the shard of that file name, and start anew."""
         table, pieces = join_tables(self._tables), tuple(self._pieces)
         self._tables, self._pieces, self.num_rows = [], [], 0
         own = {_RUN_KEY: self._run_id.encode(), _NAME_KEY: name.encode()}
         stored = as_stored(table.replace_schema_metadata({**table.schema.metadata, **own}))
         floats = [field.name for field in stored.schema if pa.types.is_nested(field.type)]
-        content = io.BytesIO()
+        content = io.BytesIO()  # so a full disk is met in one plain write, which leaves nothing
         pq.write_table(
             stored,
             content,
@@ -90,7 +77,7 @@ class ShardWriter:
         else:
             with atomic_path(Path(self._place) / SHARDS_NAME / name) as temporary:
                 temporary.write_bytes(content.getbuffer())
-        return Shard(name, len(content.getbuffer()), pieces, checksum_of(content))
+        return events.Shard(name, len(content.getbuffer()), pieces, checksum_of(content))
 
 
 class RunWriter:
@@ -106,12 +93,12 @@ class RunWriter:
         (self.folder / SHARDS_NAME).mkdir(parents=True)  # raises where a run is
         manifest.write(self.folder)
         self._events = EventLog(self.folder)
-        self._events.record(Planned(manifest.run_id))
+        self._events.record(events.Planned(manifest.run_id))
         self._writer = ShardWriter(self.folder, manifest.run_id)
         self._num_shards = 0
         # Of each clip, by split and id: its frames, and what gave none.
         self._lengths: dict[tuple[str, str], int] = {}
-        self._lost: dict[tuple[str, str], list[Lost]] = {}
+        self._lost: dict[tuple[str, str], list[events.Lost]] = {}
 
     def replace_manifest(self, manifest: Manifest) -> None:
         """Say something else about the run; it stays the same one."""
@@ -139,11 +126,11 @@ class RunWriter:
         A clip of which there is nothing but failures comes behind all others.
         """
         name = readable(failure.split), readable(failure.clip_id)
-        self._lost.setdefault(name, []).append(Lost(*failure[2:]))
+        self._lost.setdefault(name, []).append(events.Lost(*failure[2:]))
 
     def _write_shard(self) -> None:
         shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")
-        self._events.record(Committed(shard, ()))
+        self._events.record(events.Committed(shard, ()))
         self._num_shards += 1
 
     def finish(self) -> None:
@@ -155,10 +142,12 @@ class RunWriter:
         for clip_no, (split, clip_id) in enumerate(names, start=1):
             length = self._lengths.get((split, clip_id))
             lost = tuple(self._lost.get((split, clip_id), ()))
-            clips.append(PlannedClip(split, clip_id, length))
+            clips.append(events.PlannedClip(split, clip_id, length))
             rows = length or 0
-            units.append(UnitProgress(None, clip_no, split, rows, None, True, rows, lost))
-        self._events.record(Committed(None, tuple(units), tuple(clips)), Finished(now_text()))
+            units.append(events.UnitProgress(None, clip_no, split, rows, None, True, rows, lost))
+        self._events.record(
+            events.Committed(None, tuple(units), tuple(clips)), events.Finished(now_text())
+        )
         self._events.close()
 
     def __enter__(self) -> RunWriter:
@@ -171,12 +160,12 @@ class RunWriter:
             self._events.close()
 
 
-def remove_uncommitted(home: RunHome, events: EventLog) -> None:
+def remove_uncommitted(home: RunHome, ledger: LedgerReader) -> None:
     """Delete the shards that no commit names: a killed worker's, of this start or an earlier one.
 
     Their names tell: a writer that was cut off does not know what its successor has committed.
     """
-    committed, num_starts = events.ledger.shard_sizes(), events.ledger.num_starts()
+    committed, num_starts = ledger.shard_sizes(), ledger.num_starts()
     for name in home.shard_sizes():
         start = _OWN_NAME.match(name)
         if start and int(start[1]) < num_starts and name not in committed:

@@ -274,7 +274,7 @@ def test_leases_are_taken_once_lost_to_a_later_epoch_and_then_left_alone(tmp_pat
     free = lease.read_lease(storage)
     third = lease.Lease(storage, "two")
     monkeypatch.setattr(lease, "read_lease", lambda _: free)  # another one that saw it free
-    with pytest.raises(RunError, match="another process began to work on it in this moment"):
+    with pytest.raises(RunError, match="is being worked on by"):
         lease.Lease(storage, "three")
     monkeypatch.undo()
     third.release()

@@ -48,7 +48,7 @@ def frames_of(path):
 
 
 def pixels_of(clip):
-    if clip.is_packed:
+    if clip.format == "rgb":
         shape = (clip.num_frames, clip.height, clip.width, 3)
         return list(np.memmap(clip.path, np.uint8, "r", clip.offset, shape))
     names = [picture_name(position, clip.format) for position in range(clip.num_frames)]

@@ -27,7 +27,7 @@ from posemill.messages import Message
 from posemill.records import Clip
 from posemill.runs.events import Committed, Crashed, GaveUp, Started
 from posemill.runs.log import EventLog
-from posemill.runs.queries import Unit
+from posemill.runs.queries import SplitCounts, Unit
 from posemill.runs.writer import shard_stem
 
 # `timeout` signals its child and then the child's group: what comes within this is one request.
@@ -83,6 +83,7 @@ class Coordinator:
         start_no = events.ledger.num_starts()
         self._names = (shard_stem(start_no, number) for number in count(1))
         events.record(Started())
+        self._num_received = _done_in(events.ledger.counts())  # durable, or on their way
         self._again: deque[Task] = deque()
         self._under_way: dict[str, Task] = {}  # by their names, as far as they are left
         self._crashes = events.ledger.crashes()
@@ -131,7 +132,7 @@ class Coordinator:
             self._events.flush(lambda: signals.is_urgent)
         self._report(executor, is_last=True)
         if signals.received:
-            num_lost += sum(self._events.frames_after(self._events.ledger.number).values())
+            num_lost += (self._num_received - _done_in(self._events.ledger.counts())).total()
             self._log.write(f"stopped by signal {signals.received}")
             raise StoppedError(signals.received, self._home.name, num_lost=num_lost)
 
@@ -162,7 +163,9 @@ class Coordinator:
         self._events.append(value)
         left = _by_number(self._under_way[task.name])
         for progress in value.units:
+            self._num_received[progress.split] += progress.num_rows
             for lost in progress.lost:
+                self._num_received[progress.split] += lost.num_frames
                 self._log.write(f"failed: {lost.message}")
             assert progress.unit_no is not None  # what workers do was planned
             unit = left[progress.unit_no]
@@ -286,8 +289,8 @@ class Coordinator:
             return
         self._shown_at = now
         workers = [_doing(task, place) for task, place in executor.places()]
-        counts, number = self._events.ledger.counts_at()
-        in_flight = self._events.frames_after(number)
+        counts = self._events.ledger.counts()
+        in_flight = self._num_received - _done_in(counts)  # not durable yet
         for worker in workers:
             in_flight[worker["split"]] += worker["num_frames"]
         progress = Progress(
@@ -306,6 +309,11 @@ class Coordinator:
         if now >= self._log_at:
             self._log_at = now + _LOG_SECONDS[1]
             self._log.write(f"progress: {progress.describe()}")
+
+
+def _done_in(counts: Sequence[SplitCounts]) -> Counter[str]:
+    """Return the frames of each split that the ledger has."""
+    return Counter({each.split: each.frames_out + each.frames_failed for each in counts})
 
 
 def _by_number(task: Task) -> dict[int, Unit]:

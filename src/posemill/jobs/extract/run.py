@@ -137,7 +137,7 @@ class Extraction(FrameJob):
         """Remove the shards that no record names."""
         if self.home.is_here:
             (self.home.work / SHARDS_NAME).mkdir(exist_ok=True)
-        remove_uncommitted(self.home, events)
+        remove_uncommitted(self.home, events.ledger)
 
     def finish(self, events: EventLog, clips: ClipList) -> None:
         """Remove what no record names, and check that every shard is as it was written."""

@@ -138,7 +138,7 @@ def _read_frames_index(path: Path) -> list[Clip]:
             extra=row.extra,
             size_wh=(row.width, row.height),
             fps=row.fps,
-            suffix="" if row.is_packed else row.format,
+            suffix="" if row.format == "rgb" else row.format,
             offset=row.offset or 0,
         )
         for row in rows
