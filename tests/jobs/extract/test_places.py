@@ -307,9 +307,7 @@ def test_a_writer_that_is_overtaken_while_it_takes_over_reads_what_came(shared):
             added = super().follow(ledger)
             if not last:
                 last.append(1)
-                old = RecordLog(open_place(place), 1)
-                old._number = self._number
-                old.publish([Finished("late")])
+                RecordLog(open_place(place), 1).publish([Finished("late")], ledger.number + 1)
             return added
 
     with closing(Ledger(ledger_path)) as ledger:
