@@ -50,7 +50,8 @@ def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     assert [each.clip_id for each in many] == ["a", "b", "c", "c", "b"]
     assert many[1].probability == pytest.approx(many[4].probability, abs=1e-5)
     drawn = posemill.predict(trained, [data, clip], pictures=tmp_path / "pictures")
-    assert sorted(path.stem for path in (tmp_path / "pictures").iterdir()) == ["b", "c"]
+    names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert names == [".posemill-files", "b.png", "c.png"]
     assert [each.label for each in drawn] == [many[3].label, many[4].label]
 
 
