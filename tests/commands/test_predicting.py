@@ -43,6 +43,8 @@ def test_train_takes_the_flags_as_keywords_and_predict_several_sources(
     assert capsys.readouterr().err.splitlines()[-1] == f"frames [{'#' * 30}] 11 / 11"
     assert [each.clip_id for each in again] == ["a", "c"]
     assert again[0] == found
+    (tmp_path / "list.csv").write_text(f"path,clip_id\n{one},a\n")
+    assert posemill.predict(trained, tmp_path / "list.csv") == [found]
     # A run, prepared data and clips in one go, in their order; a run is read, not estimated.
     data = tmp_path / "data" / "dev_keypoints.npz"
     clip = posemill.open_run(run)["b"]

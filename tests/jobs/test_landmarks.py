@@ -7,7 +7,12 @@ import pytest
 
 from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.jobs import landmarks
-from posemill.jobs.landmarks import choose_mode, estimate_landmarks
+from posemill.jobs.landmarks import (
+    choose_mode,
+    clips_like,
+    count_new_frames,
+    estimate_landmarks,
+)
 from posemill.sources import clip_at
 
 
@@ -87,6 +92,16 @@ def test_a_video_has_no_paths_and_ends_at_its_first_damage(tmp_path, write_video
     clip, errors = estimate_landmarks(tmp_path / "cut.avi", engine="fake", mode="image")
     assert (50 < len(clip) < 300, len(errors)) == (True, 1)
     assert np.isfinite(clip.points).any(axis=(1, 2)).all()
+
+
+def test_of_a_list_the_parts_of_videos_are_looked_at(tmp_path, write_video, asked):
+    write_video(tmp_path / "v.mp4", 8)
+    (tmp_path / "l.csv").write_text("path,start_seconds,end_seconds\nv.mp4,0,0.1\nv.mp4,,\n")
+    recipe = {"extraction": {"engine": "fake"}}
+    found = [clip for clip, _ in clips_like(tmp_path / "l.csv", "holistic-543", recipe)]
+    # 3 of 25 a second, and all.
+    assert [(clip.clip_id, len(clip)) for clip in found] == [("v", 8), ("v@0-0.1", 3)]
+    assert count_new_frames(tmp_path / "l.csv", recipe) == 11
 
 
 def test_an_engine_is_closed_whatever_happens(folder, tmp_path, asked, monkeypatch):

@@ -32,6 +32,7 @@ from posemill.messages import Message, join
 from posemill.outputs import Outputs
 from posemill.settings import setting
 from posemill.terminal import warn_caller
+from posemill.training.config.kinds import KEYPOINTS, kind_of
 
 if TYPE_CHECKING:
     from posemill.records import PoseClip
@@ -322,11 +323,12 @@ def _estimated(
 
 
 def _is_prepared(item: AnyPath | PoseClip) -> bool:
-    """Return True for npz and csv files, and folders of them."""
+    """Return True for npz and csv files of keypoints, and folders of them."""
     if not isinstance(item, str | os.PathLike):
         return False
     path = Path(item)
-    return path.suffix.lower() in (".npz", ".csv") or folder_kind(path) == "prepared"
+    is_file = path.suffix.lower() in (".npz", ".csv") and kind_of(str(path)) == KEYPOINTS
+    return is_file or folder_kind(path) == "prepared"
 
 
 def _show_predict(

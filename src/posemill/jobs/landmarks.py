@@ -4,9 +4,9 @@ estimated or read, then shaped as its data was.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -31,7 +31,7 @@ from posemill.jobs.extract.keypoints import Result, join_frames
 from posemill.messages import Message
 from posemill.outputs import Outputs
 from posemill.places import uri_of
-from posemill.records import PoseClip
+from posemill.records import Clip, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources import clip_at, find_clips
 from posemill.sources.reading import count_frames, read_clip
@@ -45,7 +45,7 @@ _BATCH = 8
 
 
 def estimate_landmarks(
-    source: Path,
+    source: Path | Clip,
     *,
     mode: Mode | Literal["auto"] = "auto",
     engine: str = "holistic",
@@ -61,11 +61,13 @@ def estimate_landmarks(
     """Return the landmarks of every frame of a source, and what could not be read.
 
     A frame that cannot be read is a row without landmarks, so that rows stay in step with files.
-    The source is a folder of pictures (in the order of their names), a picture, or a video. In mode
-    `image` every frame stands alone, in `video` they are tracked and smoothed; `auto`: as
-    `choose_mode` finds. Of a folder, which has no seconds, `fps` takes all pictures.
+    The source is a folder of pictures (in the order of their names), a picture, a video, or
+    a clip, which may be a part of one. In mode `image` every frame stands alone, in `video` they
+    are tracked and smoothed; `auto`: as `choose_mode` finds. Of a folder, which has no seconds,
+    `fps` takes all pictures.
     """
-    clip, size = clip_at(source), parse_size(resize_of(resize))
+    clip = source if isinstance(source, Clip) else clip_at(source)
+    source, size = Path(clip.path), parse_size(resize_of(resize))
     decoder = settle_for_extraction(decoder)
     if fps is not None and clip.kind != "video":
         template = "{source} does not say how many pictures a second it has: all are taken"
@@ -73,7 +75,7 @@ def estimate_landmarks(
         fps = None
     sampling = fewer_frames(fps, stride)
     length = count_frames(clip, decoder, sampling)  # a video that ends before it is noticed
-    clip = dataclasses.replace(clip, num_frames=length)
+    clip = replace(clip, num_frames=length)
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode == "auto" else mode
     info.check_mode(engine, chosen)
@@ -82,7 +84,7 @@ def estimate_landmarks(
     num_points = get_skeleton(info.skeleton_names[0]).num_points
     nothing = gather_people([np.zeros((0, 0, 3), np.uint8)], [], num_points)
     if info.people != "several":
-        nothing = dataclasses.replace(nothing, others=None)
+        nothing = replace(nothing, others=None)
     opened = open_estimator(engine, device=device, threads=threads, **(engine_options or {}))
     with closing(opened) as estimator:
         state = estimator.new_state() if chosen == "video" else None
@@ -170,9 +172,9 @@ def clips_like(
     """Yield each clip of a source in a layout and by a recipe, with what could not be read of it.
 
     None stands for a clip of several of which nothing could be read; the only one is a DecodeError.
-    The source is a run; a video, a picture, a folder of pictures, or a folder of videos. Keypoints
-    are found as those of the recipe's data were, by `extraction` in it. `is_alone`: there are no
-    other sources; `on_frame` is called after each frame that was estimated.
+    The source is a run; a video, a picture, folders of them, or a list. Keypoints are found as
+    those of the recipe's data were, by `extraction` in it. `is_alone`: there are no other sources;
+    `on_frame` is called after each frame that was estimated.
     """
     wanted = Recipe(
         normalize=str(recipe.get("normalize", "none")),
@@ -180,10 +182,10 @@ def clips_like(
         smooth=str(recipe.get("smooth", "none")),
     )
     if folder_kind(source) == "extraction":
-        for clip in ClipInput(source).clips(layout=skeleton_name):
-            yield shape_clip(clip, wanted, skeleton_name), []
+        for known in ClipInput(source).clips(layout=skeleton_name):
+            yield shape_clip(known, wanted, skeleton_name), []
         return
-    named = _named_clips(source)
+    clips = _new_clips(source)
     extraction = recipe.get("extraction") or {}
     found_by = {name: value for name, value in extraction.items() if value is not None}
     if not found_by:
@@ -194,16 +196,16 @@ def clips_like(
             )
         )
     how = {"mode": "video", **found_by, "device": device, "threads": threads}
-    for clip_id, path in named:
+    for clip in clips:
         try:
-            clip, errors = estimate_landmarks(path, **how, on_frame=on_frame)
+            found, errors = estimate_landmarks(clip, **how, on_frame=on_frame)
         except DecodeError as error:
-            if is_alone and len(named) == 1:
+            if is_alone and len(clips) == 1:
                 raise
             yield None, [error]
             continue
-        clip = dataclasses.replace(clip, clip_id=clip_id)
-        yield shape_clip(clip, wanted, skeleton_name), errors
+        found = replace(found, clip_id=clip.clip_id)
+        yield shape_clip(found, wanted, skeleton_name), errors
 
 
 def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
@@ -212,17 +214,19 @@ def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
         return 0
     found_by, num_frames = recipe.get("extraction") or {}, 0
     decoder = settle_for_extraction(found_by.get("decoder") or AUTO)
-    for _, path in _named_clips(source):
-        clip = clip_at(path)
+    for clip in _new_clips(source):
         fps = found_by.get("fps") if clip.kind == "video" else None
         sampling = fewer_frames(fps, found_by.get("stride") or 1)
         num_frames += count_frames(clip, decoder, sampling) or 0  # one that cannot be read has none
     return num_frames
 
 
-def _named_clips(source: Path) -> list[tuple[str, Path]]:
-    """Return ids, as `extract` gives them, and paths of the clips of what is no run."""
+def _new_clips(source: Path) -> list[Clip]:
+    """Return the clips of what is no run, as `extract` names them."""
     clips = find_clips(source)  # refuses videos and pictures side by side
     if source.is_dir() and list_pictures(str(source)):
-        return [(source.name, source)]
-    return [(clip.clip_id, Path(clip.path)) for clip in clips]
+        return [clip_at(source)]
+    return [
+        clip if clip.kind == "video" else replace(clip_at(Path(clip.path)), clip_id=clip.clip_id)
+        for clip in clips
+    ]
