@@ -137,16 +137,19 @@ def _report_missing(missing: list[str], num_others: int, where: str, options: Da
         template = "{num_missing} of {num_clips} clips have no label and are left out ({some})"
         warn_once(Message(template, some=some, **counts))
         return
-    example = ""
+    example = advice = ""
     if folder := label_of_folder(missing[0]):
         template = " (where folders are classes: {clip_id},{folder})"
         example = Message(template, clip_id=missing[0], folder=folder)
+    if num_others:
+        advice = Message("; posemill train {--missing-labels:drop} leaves these clips out")
     raise TrainingError(
         "{num_missing} of {num_clips} clips have no label ({some}): {where} needs a row "
-        "video_id,label for each{example}; or leave these clips out with {--missing-labels:drop}",
+        "video_id,label for each{example}{advice}",
         some=some,
         where=where,
         example=example,
+        advice=advice,
         **counts,
     )
 
