@@ -142,10 +142,10 @@ def test_train_evaluate_and_predict_from_the_command_line(tmp_path, monkeypatch)
     monkeypatch.setenv("POSEMILL_LANG", "zh")
     assert run("logs", tmp_path / "run") == english
     status = run("status", tmp_path / "run")
-    assert f"{tmp_path / 'run'}：已完成\n轮次 20/20, 步数 20/20 (100.0%), " in status
+    assert f"{tmp_path / 'run'}：已完成\n轮次 20/20，步数 20/20 (100.0%)，" in status
     assert re.search(r"^  \S+T\S+ finished: 20 steps, best at \d+$", status, re.MULTILINE), status
     ended = run("train", config, "--no-figures", "--resume")
-    assert re.search(r"^时间 +数据 \d+%, 传输 \d+%, 前向 ", ended, re.MULTILINE)
+    assert re.search(r"^时间 +数据 \d+%，传输 \d+%，前向 ", ended, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
