@@ -19,12 +19,11 @@ from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.plugins import hint
 from posemill.records import PoseClip, match_splits, usual_split
-from posemill.runs.columns import part_for
 from posemill.runs.home import local_copy
 from posemill.runs.queries import Failure
 from posemill.runs.reader import Outline as Outline
 from posemill.runs.reader import Run, open_run
-from posemill.runs.shards import BlockPlan
+from posemill.runs.shards import BlockPlan, part_for
 
 ClipName = tuple[str, str]  # split, clip_id
 Item = TypeVar("Item", PoseClip, ClipBlock)

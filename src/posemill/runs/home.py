@@ -288,11 +288,8 @@ def run_lock(folder: Path) -> Iterator[None]:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Return who works on a run now, None if nobody does.
-
-    What the file says counts only while somebody holds its lock: the dead leave their text.
-    """
-    path = folder / LOCK_NAME
+    """Return who works on a run now, None if nobody does."""
+    path = folder / LOCK_NAME  # its text counts only while it is locked: the dead leave theirs
     try:
         # To ask takes no more than reading: the run may be another user's, or an archive.
         with path.open("rb") as file:

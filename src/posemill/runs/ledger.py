@@ -56,16 +56,13 @@ _ADD_UNIT = (
 
 
 class Ledger(LedgerReader):
-    """An open ledger, made if it is not there. One process writes it at a time, by events alone.
-
-    Writing and reading have a connection each: another thread may write while this one reads what
-    was durable before.
-    """
+    """An open ledger, made if it is not there. One process writes it at a time, by events alone."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():  # whole or not at all: readers may look at any moment
             with atomic_path(path) as temporary, closing(sqlite3.connect(temporary)) as database:
                 database.executescript(_TABLES)
+        # A connection of its own: a thread may write while another reads what was durable before.
         self._writer = _connect(path)
         self._write = self._writer.execute
         try:
@@ -221,16 +218,15 @@ class Ledger(LedgerReader):
             "UPDATE units SET next_frame = start_frame, state = NULL, is_done = 0 "
             "WHERE next_frame = -1"
         )
-        pictures = "SELECT failure_no FROM failures JOIN units USING (unit_no, clip_no)"
         self._write(
             "DELETE FROM crashes WHERE (unit_no, frame_index) IN "
-            f"(SELECT unit_no, frame_index FROM failures WHERE failure_no IN ({pictures}))"
+            "(SELECT unit_no, frame_index FROM failures)"
         )
         self._write(
             f"{_ADD_UNIT} SELECT clip_no, frame_index, frame_index + 1, 0, 0, 1, frame_index "
-            f"FROM failures WHERE failure_no IN ({pictures}) ORDER BY failure_no"
+            "FROM failures WHERE unit_no IS NOT NULL ORDER BY failure_no"
         )
-        self._write(f"DELETE FROM failures WHERE failure_no IN ({pictures})")
+        self._write("DELETE FROM failures WHERE unit_no IS NOT NULL")
         self._write(
             "DELETE FROM meta WHERE key = 'finished_at' "
             "AND EXISTS (SELECT 1 FROM units WHERE is_done = 0)"

@@ -62,8 +62,7 @@ class EventLog:
         if not self._events:
             return
         while len(self._waiting) >= _MOST_WAITING:
-            self._waiting[0].result()
-            self._forget_written()
+            self._waiting.popleft().result()
         self._waiting.append(self._thread.submit(self._write, self._events))
         self._events, self._flushed_at = [], time.monotonic()
 

@@ -195,10 +195,7 @@ def check_ledger_is_there(folder: Path) -> None:
 
 
 def is_copy(folder: Path) -> bool:
-    """Return whether a folder is our copy of a run that lies elsewhere: see `runs.home`.
-
-    An `origin.json` that a stranger put beside a folder says nothing.
-    """
+    """Return whether a folder is our copy of a run that lies elsewhere, whatever is beside it."""
     return folder.absolute().parent.parent == copies_folder() and folder.name == "run"
 
 

@@ -21,12 +21,11 @@ from posemill.files import readable
 from posemill.messages import Message
 from posemill.plugins import hint
 from posemill.records import PoseClip, fields_of_recipe
-from posemill.runs.columns import part_for
 from posemill.runs.home import RunHome
 from posemill.runs.manifest import Manifest
 from posemill.runs.queries import Failure, FoundInPieces, read_ledger
 from posemill.runs.schema import CLIP_COLUMNS, arrays_of, block_of, run_schema
-from posemill.runs.shards import BlockPlan, middle_row, plan_blocks, read_rows
+from posemill.runs.shards import BlockPlan, middle_row, part_for, plan_blocks, read_rows
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 

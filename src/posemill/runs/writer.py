@@ -17,13 +17,12 @@ from posemill.machine.live_files import now_text
 from posemill.places import open_place, uri_of
 from posemill.records import PoseClip
 from posemill.runs import events
-from posemill.runs.columns import as_stored
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import SHARDS_NAME, Manifest
 from posemill.runs.queries import Failure, LedgerReader
 from posemill.runs.schema import join_tables, table_of
-from posemill.runs.shards import checksum_of
+from posemill.runs.shards import as_stored, checksum_of
 
 _RUN_KEY, _NAME_KEY = b"posemill.run", b"posemill.shard"  # what makes its checksum its own
 _OWN_NAME = re.compile(r"\.?part-(\d+)-")  # see `shard_stem`; with a dot while it is written
@@ -121,10 +120,7 @@ class RunWriter:
             self._write_shard()
 
     def add_failure(self, failure: Failure) -> None:
-        """Add what gave no keypoints: of a clip of this run, added before or after, or of another.
-
-        A clip of which there is nothing but failures comes behind all others.
-        """
+        """Add what gave no keypoints; a clip of which there is nothing else comes behind all."""
         name = readable(failure.split), readable(failure.clip_id)
         self._lost.setdefault(name, []).append(events.Lost(*failure[2:]))
 
