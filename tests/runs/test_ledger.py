@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from posemill.errors import RunError
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, part_of
+from posemill.jobs.extract.job import Phase, part_of
 from posemill.jobs.extract.opening import changes_of, planned_clips
 from posemill.records import Clip
 from posemill.runs.events import (
@@ -106,7 +106,7 @@ def test_starts_are_counted_and_begin_what_was_finished_anew(events):
 
 def test_a_plan_is_recorded_whole_and_takes_the_place_of_what_was_there(events):
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    events.record(GaveUp(1, 3, ESTIMATING, "three times"), Started(), Finished("then"))
+    events.record(GaveUp(1, 3, Phase.ESTIMATING, "three times"), Started(), Finished("then"))
     other = Planned("other", PLANNED.clips[1:], (PlannedUnit(1, 0, None, True, True, 7),))
     events.record(other)
     ledger = events.ledger
@@ -171,22 +171,23 @@ def test_a_clip_that_gave_nothing_is_counted_as_failed(events):
 
 
 def test_a_crash_is_counted_by_frame_and_phase(events):
-    events.record(*[Crashed(1, 5, DECODING, "died")] * 3, Crashed(1, 5, ESTIMATING, "died"))
-    events.record(Crashed(2, 5, DECODING, "died"))
-    tries = {(1, 5, DECODING): 3, (1, 5, ESTIMATING): 1, (2, 5, DECODING): 1}
+    events.record(
+        *[Crashed(1, 5, Phase.DECODING, "died")] * 3, Crashed(1, 5, Phase.ESTIMATING, "died")
+    )
+    events.record(Crashed(2, 5, Phase.DECODING, "died"))
+    tries = {(1, 5, Phase.DECODING): 3, (1, 5, Phase.ESTIMATING): 1, (2, 5, Phase.DECODING): 1}
     assert events.ledger.crashes() == tries
 
 
 @pytest.mark.parametrize(
     ("unit_no", "phase", "is_given_up"),
-    [(1, DECODING, False), (1, ESTIMATING, False), (1, -1, True), (1, STARTING, False),
-     (3, DECODING, True),
-     (3, ESTIMATING, False)],
+    [(1, Phase.DECODING, False), (1, Phase.ESTIMATING, False), (1, -1, True),
+     (1, Phase.STARTING, False), (3, Phase.DECODING, True), (3, Phase.ESTIMATING, False)],
 )  # fmt: skip
 def test_a_frame_is_left_out_unless_nothing_after_it_can_be_read(
     events, unit_no, phase, is_given_up
 ):
-    events.record(Crashed(unit_no, 2, DECODING, "not given up"))
+    events.record(Crashed(unit_no, 2, Phase.DECODING, "not given up"))
     events.record(GaveUp(unit_no, 5, phase, "three times"))
     (unit,) = load(events, unit_no)
     part = part_of(unit)
@@ -214,7 +215,7 @@ def test_a_failed_picture_becomes_a_unit_of_its_own(events):
 def test_a_failed_frame_of_a_chain_makes_the_whole_unit_start_anew(events):
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
     commit(events, progress(2, 1, 10, rows=4, is_done=True), first_frame=6)
-    events.record(GaveUp(1, 3, ESTIMATING, "three times"))
+    events.record(GaveUp(1, 3, Phase.ESTIMATING, "three times"))
     events.record(Reset())
     assert counts(events)["train"] == (0, 10, 4, 0, 0)
     (unit,) = load(events, 1, 2)

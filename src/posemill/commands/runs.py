@@ -238,9 +238,9 @@ def print_forecast(estimate: Forecast, *, as_json: bool) -> None:
     rows = [
         (
             *(workers, round(hours, 2), duration(hours * 3600), round(gigabytes, 3)),
-            *(round(estimate.speed(workers), 1), Message(note)),
+            *(round(speed, 1), Message(note)),
         )
-        for workers, hours, gigabytes, note in estimate.rows()
+        for workers, hours, gigabytes, speed, note in estimate.rows()
     ]
     print_table(["workers", "hours", "time", "GB", "frames/s", ""], rows)
 

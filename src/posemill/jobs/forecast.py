@@ -36,38 +36,39 @@ class Forecast:
     bytes_per_frame: float
     num_cores: int
 
-    def rows(self) -> Iterator[tuple[int, float, float, Message]]:
-        """Yield workers, hours, gigabytes, and how the speed is known: 1, 2, 4, 8 … workers."""
+    def rows(self) -> Iterator[tuple[int, float, float, float, Message]]:
+        """Yield workers (1, 2, 4, 8 …), hours, gigabytes, frames per second, and how it is known.
+
+        The speed was measured, or is in proportion to the closest that was.
+        """
         gigabytes = self.num_frames * self.bytes_per_frame / 1e9
         workers = 1
         while workers <= max(32, self.num_cores):
-            hours = self.num_frames / self.speed(workers) / 3600
+            smaller = [number for number in self.speeds if number <= workers]
+            nearest = max(smaller, default=min(self.speeds))
+            speed = self.speeds[nearest] * workers / nearest
+            hours = self.num_frames / speed / 3600
             template = "in proportion; this machine has {num_cores:core|cores}"
             if workers in self.speeds:
                 template = "measured"
             elif workers <= self.num_cores:
                 template = "in proportion"
-            yield workers, hours, gigabytes, Message(template, num_cores=self.num_cores)
+            note = Message(template, num_cores=self.num_cores)
+            yield workers, hours, gigabytes, speed, note
             workers *= 2
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        names = ("workers", "hours", "gigabytes", "note")
+        names = ("workers", "hours", "gigabytes", "frames_per_second", "note")
         rows = [dict(zip(names, row, strict=True)) for row in self.rows()]
         return {**dataclasses.asdict(self), "forecast": rows}
-
-    def speed(self, workers: int) -> float:
-        """Return frames per second: measured, or in proportion to the closest that was."""
-        smaller = [number for number in self.speeds if number <= workers]
-        nearest = max(smaller, default=min(self.speeds))
-        return self.speeds[nearest] * workers / nearest
 
 
 def forecast(
     config: JobConfig,
     *,
     sample_seconds: float = 20.0,
-    on_count: Callable[[int, int], None] | None = None,
+    on_count: Callable[[int, int], None] = lambda done, total: None,
     on_frames: Callable[[int], None] = lambda number: None,
 ) -> Forecast:
     """Return what a job on a source would take; measures about `sample_seconds` per step.

@@ -168,20 +168,19 @@ class FrameSink(Sink):
     def commit(self, name: str, lanes: Sequence[Lane]) -> Shard:
         """Make all that was written durable; say which frames, for the index."""
         self._flush()
-        pieces = tuple(map(_piece_of, lanes))
+        pieces = []
+        for lane in lanes:
+            kept, unit, num_rows = lane.state, lane.unit, len(lane.rows)
+            numbers = [lane.reader.source_number(index) for index, _, _ in lane.rows]
+            note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
+            first, before = lane.rows[0][0], kept.num_frames - num_rows
+            piece = Piece(unit.clip_no, first, before, num_rows, unit.unit_no, json.dumps(note))
+            pieces.append(piece)
         num_bytes = sum(written for lane in lanes for _, _, written in lane.rows)
-        return Shard(name, num_bytes, pieces)
+        return Shard(name, num_bytes, tuple(pieces))
 
     @abstractmethod
     def _flush(self) -> None: ...
-
-
-def _piece_of(lane: Lane) -> Piece:
-    kept, unit, num_rows = lane.state, lane.unit, len(lane.rows)
-    numbers = [lane.reader.source_number(index) for index, _, _ in lane.rows]
-    note = {"frames": ranges_of(numbers), "size_wh": kept.size_wh, "fps": lane.reader.fps}
-    first, before = lane.rows[0][0], kept.num_frames - num_rows
-    return Piece(unit.clip_no, first, before, num_rows, unit.unit_no, json.dumps(note))
 
 
 class PictureSink(FrameSink):

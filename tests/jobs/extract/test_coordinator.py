@@ -8,7 +8,7 @@ from posemill.config import ExtractConfig
 from posemill.errors import DeviceError, PosemillError, RunError
 from posemill.executors import Died, Finished, Output
 from posemill.jobs.extract.coordinator import Coordinator, StopSignals
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, part_of
+from posemill.jobs.extract.job import Fatal, Phase, part_of
 from posemill.jobs.extract.opening import planned_clips
 from posemill.jobs.extract.plan import plan_units
 from posemill.jobs.extract.run import Extraction
@@ -103,7 +103,7 @@ def dying_alone(frame, phase):
     return script
 
 
-@pytest.mark.parametrize("phase", [DECODING, ESTIMATING])
+@pytest.mark.parametrize("phase", [Phase.DECODING, Phase.ESTIMATING])
 def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, phase):
     part, tasks = play(FRAMES, dying_alone(7, phase))
     assert part.skip == {7: "killed by SIGSEGV, 3 times, at this frame alone"}
@@ -116,25 +116,25 @@ def test_a_frame_is_given_up_when_its_worker_died_three_times_of_it_alone(play, 
 
 
 def test_a_video_that_its_decoder_dies_of_is_given_up_from_there(play):
-    part, _ = play(VIDEO, dying_alone(7, DECODING))
+    part, _ = play(VIDEO, dying_alone(7, Phase.DECODING))
     assert part.give_up == (7, "killed by SIGSEGV, 3 times, at this frame alone")
     assert part.skip == {}
 
 
-@pytest.mark.parametrize("place", [(0, 7, ESTIMATING, 0), (-1, -1, STARTING, 0)])
+@pytest.mark.parametrize("place", [(0, 7, Phase.ESTIMATING, 0), (-1, -1, Phase.STARTING, 0)])
 def test_a_frame_that_was_never_tried_alone_is_not_given_up(play, place):
     part, _ = play(FRAMES, dying(place, times=5))
     assert (part.skip, part.give_up) == ({}, None)
 
 
 def test_a_death_outside_of_any_frame_makes_the_next_worker_careful(play):
-    _, tasks = play(FRAMES, dying((-1, -1, WRITING, 5)))
+    _, tasks = play(FRAMES, dying((-1, -1, Phase.WRITING, 5)))
     assert (tasks[1].is_careful, tasks[1].tries, tasks[1].suspect_frame) == (True, 1, None)
 
 
 def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
     clips = [Clip(name, name, "frames", num_frames=2) for name in "abc"]
-    _, tasks = play(clips, dying((1, 1, ESTIMATING, 0)))
+    _, tasks = play(clips, dying((1, 1, Phase.ESTIMATING, 0)))
     assert [unit.clip.clip_id for unit in tasks[0].units] == [*"abc"]
     assert [unit.clip.clip_id for unit in tasks[1].units] == ["b"]
     assert tasks[1].suspect_frame == 1
@@ -142,7 +142,7 @@ def test_the_other_units_of_a_dead_worker_s_task_go_on_as_they_were(play):
 
 def killed_from_outside(times):
     """A script in which somebody kills the worker at the same frame, so many times."""
-    return dying((0, 7, ESTIMATING, 0), times=times, reason="killed by SIGKILL",
+    return dying((0, 7, Phase.ESTIMATING, 0), times=times, reason="killed by SIGKILL",
                  is_from_outside=True)  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, c
 
 
 def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, count_rows):
-    trapped = dying((0, 0, ESTIMATING, 0), times=3, reason="illegal instruction (SIGILL)",
+    trapped = dying((0, 0, Phase.ESTIMATING, 0), times=3, reason="illegal instruction (SIGILL)",
                     is_refused_instruction=True)  # fmt: skip
     with pytest.raises(
         RunError, match=r"illegal instruction \(SIGILL\).*none was given up.*doctor"
@@ -174,7 +174,7 @@ def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(
 
 
 def test_crashes_at_ever_other_frames_end_too(play):
-    part, _ = play(FRAMES, dying(*((0, number, ESTIMATING, 0) for number in range(10))))
+    part, _ = play(FRAMES, dying(*((0, number, Phase.ESTIMATING, 0) for number in range(10))))
     assert part.give_up[0] == 0
     assert "workers died 10 times, at different frames" in part.give_up[1]
 
@@ -183,7 +183,7 @@ def test_workers_that_never_start_end_the_run_and_blame_no_unit(play, count_rows
     with pytest.raises(RunError, match=r"workers die before they can start \(exit code 3\)"):
         play(FRAMES, lambda *_: [Died(None, (0, 0, 0, 0), "exit code 3", 0)] * 10)
     with pytest.raises(RunError, match=r"workers die before they can start .*fewer workers"):
-        play(FRAMES, dying((-1, -1, STARTING, 0), times=10))
+        play(FRAMES, dying((-1, -1, Phase.STARTING, 0), times=10))
     assert count_rows("crashes") == 0
 
 
@@ -208,7 +208,7 @@ def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play)
     """64 workers on two machines: the 32 of one die at once, and once more on the next."""
 
     def script(task, number):
-        place = (0, 7, ESTIMATING, 0)
+        place = (0, 7, Phase.ESTIMATING, 0)
         died = Died(task, place, "node died", number % 32, is_from_outside=True)
         return [died] if number <= 64 else None
 
@@ -218,7 +218,7 @@ def test_a_machine_that_takes_all_its_workers_with_it_does_not_end_the_run(play)
 
 def test_the_frames_of_a_worker_with_a_broken_engine_go_to_another_one(play, tmp_path):
     def script(task, number):
-        broken = Died(task, (0, 7, ESTIMATING, 0), "its engine failed: CUDA error", 0)
+        broken = Died(task, (0, 7, Phase.ESTIMATING, 0), "its engine failed: CUDA error", 0)
         return None if number > 1 else [Output(task, broken), Finished(task)]
 
     _, tasks = play(FRAMES, script)

@@ -19,9 +19,9 @@ WORKS = """
 import os, signal, time
 from pathlib import Path
 from posemill.runs.home import run_lock
-from posemill.runs.manifest import MANIFEST_NAME
+from posemill.runs.manifest import Manifest
 with run_lock(Path({run!r})):
-    Path({run!r}, MANIFEST_NAME).write_text("x")
+    Manifest("holistic-543").write(Path({run!r}))
     assert os.getsid(0) == os.getpid() and not os.read(0, 1)
     print("at work", flush=True)
     time.sleep(60)

@@ -16,7 +16,7 @@ from posemill.errors import DeviceError
 from posemill.estimators.fake import FakeEstimator, FakeState
 from posemill.executors import Died, Progress
 from posemill.jobs.extract import worker
-from posemill.jobs.extract.job import DECODING, ESTIMATING, STARTING, WRITING, Fatal, Task
+from posemill.jobs.extract.job import Fatal, Phase, Task
 from posemill.jobs.extract.plan import WorkerPlan
 from posemill.jobs.extract.run import Extraction
 from posemill.jobs.extract.worker import Worker
@@ -129,9 +129,9 @@ def test_tracked_units_go_side_by_side_hand_on_their_state_and_mix_with_no_other
 @pytest.mark.parametrize(
     ("changes", "rows", "lost"),
     [
-        ({"given_up": ((3, ESTIMATING, "boom"),)}, 11, [(3, "boom")]),
+        ({"given_up": ((3, Phase.ESTIMATING, "boom"),)}, 11, [(3, "boom")]),
         ({"given_up": ((10, -1, "dead"),)}, 10, [(10, "dead"), (11, "dead")]),
-        ({"given_up": ((11, DECODING, "boom"), (11, -1, "dead"))}, 11, [(11, "boom")]),
+        ({"given_up": ((11, Phase.DECODING, "boom"), (11, -1, "dead"))}, 11, [(11, "boom")]),
     ],
 )
 def test_frames_that_took_workers_down_are_left_out_with_the_reason(work, changes, rows, lost):
@@ -160,7 +160,10 @@ def test_an_engine_that_fails_where_it_did_not_before_is_replaced_and_no_frame_i
         {"is_chain": is_chain}, mishaps=stuck, piece_frames=4, progress=progress
     )
     assert summary(commits) == [(4, [(1, 4, False, 4, [])])]
-    assert (broken.worker_index, broken.place) == (0, (0, 5 if is_chain else 4, ESTIMATING, 0))
+    assert (broken.worker_index, broken.place) == (
+        0,
+        (0, 5 if is_chain else 4, Phase.ESTIMATING, 0),
+    )
     assert "where it had not: ArithmeticError: the fake engine was told to fail" in broken.reason
     assert progress.wants_recycling
 
@@ -173,7 +176,7 @@ def test_an_engine_that_never_worked_blames_no_frame(work, monkeypatch):
     for tries in (0, 1):
         (broken,) = work({}, tries=tries)
         assert isinstance(broken, Died)
-        assert broken.place == (-1, -1, STARTING, 0)
+        assert broken.place == (-1, -1, Phase.STARTING, 0)
 
 
 @pytest.fixture
@@ -246,9 +249,12 @@ def test_a_careful_worker_says_where_it_is_for_every_frame(work):
                         (0, [(0, 0, 2, 0)])):  # fmt: skip
         places.clear()
         work({"stop": 3}, tries=tries, progress=Noted())
-        assert [place for place, _ in places if place[2] == ESTIMATING] == seen
-        assert places[0] == ((-1, -1, STARTING, 0), SLOW_STEP_SECONDS)
-        assert places[-2:] == [((-1, -1, WRITING, 3), SLOW_STEP_SECONDS), ((-1, -1, WRITING, 0), 0)]
+        assert [place for place, _ in places if place[2] == Phase.ESTIMATING] == seen
+        assert places[0] == ((-1, -1, Phase.STARTING, 0), SLOW_STEP_SECONDS)
+        assert places[-2:] == [
+            ((-1, -1, Phase.WRITING, 3), SLOW_STEP_SECONDS),
+            ((-1, -1, Phase.WRITING, 0), 0),
+        ]
 
 
 def test_a_worker_that_should_stop_or_has_grown_saves_what_it_has(work, monkeypatch):
@@ -278,7 +284,7 @@ def test_too_little_memory_and_a_disk_that_cannot_be_written_end_the_work(work, 
 
 def test_a_unit_without_any_frame_left_is_done_without_a_shard(work):
     assert summary(work({"start": 3, "stop": 3})) == [(None, [(1, 3, True, 0, [])])]
-    given_up = tuple((frame, ESTIMATING, "x") for frame in range(3))
+    given_up = tuple((frame, Phase.ESTIMATING, "x") for frame in range(3))
     assert summary(work({"given_up": given_up, "name": "b", "stop": 3})) == [
         (None, [(1, 3, True, 0, [0, 1, 2])])
     ]

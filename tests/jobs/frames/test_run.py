@@ -148,7 +148,7 @@ def test_folders_of_pictures_are_thinned_out_too(make_tree, tmp_path):
     with pytest.raises(ConfigError, match=r"fps needs videos: .* use stride"):
         write_frames(made.replace(out=tmp_path / "rate", fps=5, stride=1))
     make_tree({"train/b": 2})  # beside the one that is there
-    with pytest.raises(RunError, match=r"was begun with:\n  train/b is new\nput it back.*merge"):
+    with pytest.raises(RunError, match=r"is not the same:\n  train/b is new\nput it back.*merge"):
         write_frames(made)
 
 
@@ -205,7 +205,7 @@ def test_the_same_again_has_nothing_to_do_and_other_options_are_refused(config):
     assert before == {path: path.stat().st_mtime_ns for path in first.folder.rglob("*.jpg")}
     with pytest.raises(RunError, match=r"begun with other options(.|\n)*quality: the run has 90"):
         write_frames(config(quality=80))
-    with pytest.raises(RunError, match=r"was made by frames, not by extract; choose another"):
+    with pytest.raises(RunError, match=r"was begun with 'frames', not with 'extract': go on"):
         extract(ExtractConfig(config().source, first.folder, engine="fake"))
     with pytest.raises(RunError, match=r"holds frames, not keypoints; find them with: posemill"):
         open_run(first.folder)

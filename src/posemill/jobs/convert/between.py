@@ -9,8 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,6 +34,13 @@ from posemill.runs.reader import Run, open_run
 from posemill.runs.writer import RunWriter
 
 _SHOWN = 10
+# What all clips of a run have in common, and what is said where they have not.
+_TOGETHER = {
+    "skeleton_name": "skeletons do not go together: {inputs}; give a {--skeleton} that both can "
+    "become",
+    "normalized": "normalisations do not go together: {inputs}; merge what they were made of, and "
+    "normalise the result",
+}
 # Sees clips or blocks of them pass, whose `len` is their frames, and is told how many frames there
 # are in all (None: not known): a progress bar.
 Watch = Callable[[Iterator[Any], int | None], Iterator[Any]]
@@ -206,8 +212,7 @@ def merge_clips(
     joined, summary = _Joined(sources, recipe), RunSummary(out)
     totals = [source.num_frames for source in sources]
     total = None if None in totals else sum(number or 0 for number in totals)
-    runs = [source.run for source in sources if source.run is not None]
-    skeleton_name = recipe.layout or (runs[0].skeleton_name if runs else "")
+    runs = [source.run.skeleton_name for source in sources if source.run is not None]
     with ExitStack() as stack:
         if not dry_run:
             stack.enter_context(writing(out))
@@ -215,9 +220,9 @@ def merge_clips(
             folder = stack.enter_context(atomic_folder(out, marker=MANIFEST_NAME))
         clips = filter(joined.is_new, watch(joined.clips(), total))
         first = list(islice(clips, 1))
-        skeleton_name = first[0].skeleton_name if first else skeleton_name
-        manifest = partial(_manifest, sources, kind, skeleton_name)
-        writer = None if dry_run else stack.enter_context(RunWriter(folder, manifest(recipe)))
+        usual = recipe.layout or next(iter(runs), "")
+        manifest = Manifest(first[0].skeleton_name if first else usual, kind=kind)
+        writer = None if dry_run else stack.enter_context(RunWriter(folder, manifest))
         for clip in chain(first, clips):
             summary.count(clip)
             if writer is not None:
@@ -227,7 +232,7 @@ def merge_clips(
         summary.num_failures, summary.equal_duplicates = len(failures), joined.num_equal
         if writer is not None:
             # The longest gap that may have been closed is known only now.
-            writer.replace_manifest(manifest(joined.recipe))
+            writer.replace_manifest(_completed(manifest, sources, joined.recipe))
             for failure in failures:
                 writer.add_failure(failure)
     summary.losses, summary.recipe = (*joined.dropped,), joined.recipe.to_dict()
@@ -263,28 +268,19 @@ class _Joined:
 
     def clips(self) -> Iterator[PoseClip]:
         """Yield all clips; raise where they do not go together."""
-        skeletons: dict[str, Path] = {}
-        normalized: dict[str, Path] = {}
+        givers: dict[str, dict[str, Path]] = {name: {} for name in _TOGETHER}
         for source in self._sources:
             self._source, shaping = source, Shaping(source, self._asked, None)
             failed = {failure.split for failure in source.failures()}
             clips = source.clips(layout=self._asked.layout, may_lack=failed)
             for clip in shaping.shape(clips):
                 self.recipe = self.recipe.after(clip)
-                skeletons.setdefault(clip.skeleton_name, source.path)
-                normalized.setdefault(clip.normalized, source.path)
-                if len(skeletons) > 1:
-                    raise RunError(
-                        "skeletons do not go together: {inputs}; give a {--skeleton} that both "
-                        "can become",
-                        inputs=_what_each_has(skeletons),
-                    )
-                if len(normalized) > 1:
-                    raise RunError(
-                        "normalisations do not go together: {inputs}; merge what they were made "
-                        "of, and normalise the result",
-                        inputs=_what_each_has(normalized),
-                    )
+                for name, template in _TOGETHER.items():
+                    givers[name].setdefault(getattr(clip, name), source.path)
+                    if len(givers[name]) > 1:
+                        pairs = givers[name].items()
+                        has = (Message("{path} has {value}", path=p, value=v) for v, p in pairs)
+                        raise RunError(template, inputs=join(", ", has))
                 yield clip
             self.dropped |= shaping.dropped
 
@@ -306,15 +302,12 @@ class _Joined:
 
     def raise_if_any_differ(self, kind: str) -> None:
         """Raise with the names of the clips that came twice and differ."""
-        lines, more = self._differing[:_SHOWN], len(self._differing) - _SHOWN
-        if more > 0:
-            lines.append(Message("and {number} more", number=more))
-        if lines:
+        if self._differing:
             raise (FormatError if kind == "import" else RunError)(
                 "{num_clips} clips came twice with different content; nothing was written:\n  "
                 "{lines}",
                 num_clips=len(self._differing),
-                lines=join("\n  ", lines),
+                lines=join("\n  ", self._differing[:_SHOWN]),
             )
 
     def failures(self) -> list[Failure]:
@@ -332,11 +325,6 @@ class _Joined:
         ]
 
 
-def _what_each_has(inputs: dict[str, Path]) -> Message:
-    template = "{path} has {value}"
-    return join(", ", [Message(template, path=path, value=value) for value, path in inputs.items()])
-
-
 def digest_of(clip: PoseClip) -> bytes:
     """Return a digest of all that a clip holds: equal clips have equal ones."""
     words = (clip.skeleton_name, clip.label, clip.fps, sorted(clip.extra.items()), clip.image_paths)
@@ -351,14 +339,12 @@ def digest_of(clip: PoseClip) -> bytes:
     return digest.digest()
 
 
-def _manifest(
-    sources: Sequence[ClipInput], kind: str, skeleton_name: str, recipe: Recipe
-) -> Manifest:
+def _completed(manifest: Manifest, sources: Sequence[ClipInput], recipe: Recipe) -> Manifest:
+    """Return the manifest with what was joined, and how: the engine if it is that of all."""
     inputs: list[dict[str, Any]] = [source.origin() for source in sources]
     engine, *others = (origin.get("manifest", {}).get("engine") or {} for origin in inputs)
-    return Manifest(
-        skeleton_name=skeleton_name,
-        kind=kind,
+    return replace(
+        manifest,
         options={"recipe": recipe.to_dict()},
         engine=engine if all(other == engine for other in others) else {},
         source={"inputs": inputs},

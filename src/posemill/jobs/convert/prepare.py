@@ -88,7 +88,8 @@ def prepare(
             shaping.dropped, stats = {}, SplitStats(split, shaping.recipe)
             remove_leftovers(path)
             num_frames = sum(map(len, plans[split])) if split in plans else None
-            shaped = map(stats.add, shaping.shape(_with_people(group, people)))
+            whole = map(partial(_with_people, people=people), group)
+            shaped = map(stats.add, shaping.shape(whole))
             # Shaping and counting go on in a thread of their own while this one writes.
             with closing_stream(read_ahead(shaped, depth=2)) as ready:
                 NpzFormat().write_blocks(ready, path, recipe=shaping.recipe, num_frames=num_frames)
@@ -102,16 +103,14 @@ def prepare(
         return prepared
 
 
-def _with_people(blocks: Iterator[ClipBlock], people: int) -> Iterator[ClipBlock]:
-    """Yield the clips of the largest person, with those of the next ones beside them."""
-    for block in blocks:
-        if people > 1:
-            first, *rest = (
-                join_clips([_only(clip, number) for clip in block.clips])
-                for number in range(1, people + 1)
-            )
-            block = replace(first, beside=tuple(rest))
-        yield block
+def _with_people(block: ClipBlock, people: int) -> ClipBlock:
+    """Return the clips of the largest person, with those of the next ones beside them."""
+    if people == 1:
+        return block
+    first, *rest = (
+        join_clips([_only(clip, number) for clip in block.clips]) for number in range(1, people + 1)
+    )
+    return replace(first, beside=tuple(rest))
 
 
 def _only(clip: PoseClip, number: int) -> PoseClip:

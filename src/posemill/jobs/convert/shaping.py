@@ -45,15 +45,9 @@ class Shaping:
         self._source, self._form = source, form
         self.dropped: dict[str, None] = {}  # which points are left out, in words
         if form is not None:
-            recipe = _check_format(recipe, form)
+            has_others = source.person == "all" and not has_room
+            recipe = _check_format(recipe, form, has_others=has_others)
             _expect_order(source, recipe)
-            if source.person == "all" and not has_room and not form.holds_people:
-                raise ConfigError(
-                    "{name} holds one person in a frame: choose {--person:main} or a number, or "
-                    "one of {names}",
-                    name=form.name,
-                    names=", ".join(name for name in FORMATS if get_format(name).holds_people),
-                )
             recipe = dataclasses.replace(recipe, has_people=source.has_people)
             if source.run is not None:
                 found_by, root = source.run.manifest.extraction, source.pictures_root
@@ -98,35 +92,31 @@ class Shaping:
             summary.losses = (*summary.losses, without_file)
 
 
-def _check_format(recipe: Recipe, form: Format) -> Recipe:
+def _check_format(recipe: Recipe, form: Format, *, has_others: bool) -> Recipe:
     """Return the recipe with the format's usual fill; raise where it cannot hold the result."""
-    if recipe.layout and not form.holds(recipe.layout):
-        raise ConfigError(
-            "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format",
-            name=form.name,
-            layouts=" or ".join(form.layouts),
-            layout=recipe.layout,
-        )
-    if recipe.normalize != "none" and form.has_pixels:
-        raise ConfigError(
-            "{name} holds pixels of the picture, {--normalize:{normalize}} takes them away: "
-            "leave it out, or choose {formats}",
-            name=form.name,
-            normalize=recipe.normalize,
-            formats=", ".join(name for name in FORMATS if not get_format(name).has_pixels),
-        )
-    if recipe.fill is not None and not form.has_mask:
-        raise ConfigError(
-            "{name} has its own mark for missing points; leave out {--fill:{fill}}",
-            name=form.name,
-            fill=recipe.fill,
-        )
-    if recipe.replace and not form.mirrors:
-        raise ConfigError(
-            "{name} has no folders of its source, which {--replace} renames: leave it out, "
-            "or choose txt or openpose",
-            name=form.name,
-        )
+    faults = {
+        "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format": not (
+            form.holds(recipe.layout or form.layouts[0])
+        ),
+        "{name} holds pixels of the picture, {--normalize:{normalize}} takes them away: leave it "
+        "out, or choose {with_shares}": form.has_pixels and recipe.normalize != "none",
+        "{name} has its own mark for missing points; leave out {--fill:{fill}}": not form.has_mask
+        and recipe.fill is not None,
+        "{name} has no folders of its source, which {--replace} renames: leave it out, or choose "
+        "txt or openpose": not form.mirrors and bool(recipe.replace),
+        "{name} holds one person in a frame: choose {--person:main} or a number, or one of "
+        "{with_people}": not form.holds_people and has_others,
+    }
+    for template, is_fault in faults.items():
+        if is_fault:
+            raise ConfigError(
+                template,
+                **vars(recipe),
+                name=form.name,
+                layouts=" or ".join(form.layouts),
+                with_shares=", ".join(name for name in FORMATS if not get_format(name).has_pixels),
+                with_people=", ".join(name for name in FORMATS if get_format(name).holds_people),
+            )
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe

@@ -16,7 +16,7 @@ from typing import Any
 import posemill.errors
 from posemill.errors import PosemillError, RunError, StoppedError
 from posemill.executors import Died, Executor, Finished, Output
-from posemill.jobs.extract.job import DECODING, ESTIMATING, PHASES, STARTING, Fatal, FrameJob, Task
+from posemill.jobs.extract.job import PHASES, Fatal, FrameJob, Phase, Task
 from posemill.jobs.extract.plan import group_units
 from posemill.jobs.extract.status import Progress
 from posemill.jobs.extract.worker import Worker
@@ -36,8 +36,8 @@ _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-# Deaths of one worker that end a run, by what they were of. All but the last count from the last
-# commit of any worker on: a machine that goes away takes many at once.
+# Deaths of one worker that end a run, by what they were of, since the last commit of any worker: a
+# machine that goes away takes many at once.
 _MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
 
 
@@ -153,8 +153,7 @@ class Coordinator:
         if isinstance(value, Died):  # as its worker says: the engine is broken
             self._retry_or_give_up(value)
             return
-        for key in [key for key in self._deaths if key[0] != "refused instruction"]:
-            del self._deaths[key]
+        self._deaths.clear()
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._events.flush()
@@ -203,7 +202,7 @@ class Coordinator:
         if task is None or rest is None:
             return
         left, tries, suspect, given_up = _by_number(rest), rest.tries + is_blamed, None, None
-        if phase in (DECODING, ESTIMATING) and 0 <= position < len(task.units):
+        if phase in (Phase.DECODING, Phase.ESTIMATING) and 0 <= position < len(task.units):
             suspect = left.get(task.units[position].unit_no)
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
             unit, given_up = suspect, (frame, phase, message)
@@ -252,7 +251,7 @@ class Coordinator:
             kind = "outside kill"
         elif died.is_refused_instruction:  # before any worker gave anything
             kind = "refused instruction"
-        elif died.task is None or died.place[2] == STARTING:  # no unit was touched
+        elif died.task is None or died.place[2] == Phase.STARTING:  # no unit was touched
             kind = "failed start"
         else:
             return False

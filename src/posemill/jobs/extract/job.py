@@ -8,6 +8,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from posemill.config import JobConfig
@@ -24,9 +25,13 @@ from posemill.runs.queries import Unit
 from posemill.sources import ClipList, find_clips
 from posemill.sources.reading import ClipReader, End, Item, Part, count_frames
 
-# The third number of a worker's place: what it is doing with the frame.
-STARTING, DECODING, ESTIMATING, WRITING = range(4)
 PHASES = ("starting", "reading", "finding keypoints", "writing")
+
+
+class Phase(IntEnum):
+    """The third number of a worker's place: what it is doing with the frame."""
+
+    STARTING, DECODING, ESTIMATING, WRITING = range(4)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def part_of(unit: Unit, start: int | None = None) -> Part:
     for frame, phase, message in unit.given_up:
         # With phase -1 nothing is tried from there on. Nor is it with a video whose decoder died:
         # it cannot be read past that frame.
-        if phase < 0 or (unit.clip.kind == "video" and phase == DECODING):
+        if phase < 0 or (unit.clip.kind == "video" and phase == Phase.DECODING):
             ends.append((frame, message))
         else:
             skip[frame] = message
@@ -175,24 +180,18 @@ class FrameJob(ABC):
         return clips
 
     def count_frames(
-        self,
-        clips: ClipList,
-        on_count: Callable[[int, int], None] | None = None,
-        is_stopping: Callable[[], int] = lambda: 0,
+        self, clips: ClipList, on_count: Callable[[int, int], None] = lambda done, total: None
     ) -> ClipList:
         """Return the clips with the numbers of frames that are wanted; looks into each video.
 
-        `on_count` hears how many are done, of how many; when `is_stopping`, the rest is left.
+        `on_count` hears how many are done, of how many.
         """
         counted, sampling = list(clips), self.sampling
         unknown = [i for i, clip in enumerate(counted) if sampling or clip.num_frames is None]
         for done, index in enumerate(unknown, start=1):
-            if is_stopping():
-                break
             length = count_frames(counted[index], self.config.decoder, sampling)
             counted[index] = dataclasses.replace(counted[index], num_frames=length)
-            if on_count is not None:
-                on_count(done, len(unknown))
+            on_count(done, len(unknown))
         return dataclasses.replace(clips, clips=tuple(counted))
 
     @abstractmethod

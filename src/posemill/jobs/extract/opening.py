@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from posemill.errors import RunError, StoppedError
+from posemill.errors import RunError
 from posemill.files import readable, sync_folder
 from posemill.jobs.extract.job import FrameJob
 from posemill.messages import Message, join
@@ -31,8 +31,7 @@ def open_events(
     clips: ClipList,
     manifest: Manifest,
     *,
-    stop_signal: Callable[[], int],
-    on_count: Callable[[int, int], None] | None,
+    on_count: Callable[[int, int], None],
     records: RecordLog | None = None,
 ) -> EventLog:
     """Return the events of a run, planned: of a new one, or of one that goes on."""
@@ -47,9 +46,7 @@ def open_events(
     try:
         run_id = Manifest.read(folder).run_id
         if events.ledger.planned_run() != run_id:
-            counted = job.count_frames(clips, on_count, stop_signal)
-            if signal := stop_signal():
-                raise StoppedError(signal, home.name)
+            counted = job.count_frames(clips, on_count)
             units = tuple(job.plan(counted))
             events.record(Planned(run_id, planned_clips(counted), units))
         _check_source(job, events, clips, manifest)
@@ -124,23 +121,16 @@ _FREE_OPTIONS = ("engine", "engine_options")
 def compare(home: RunHome, manifest: Manifest) -> None:
     """Raise where a run was begun by another command, or with options of another result."""
     old = Manifest.read(home.work)
-    if old.kind != manifest.kind:
-        raise RunError(
-            "{folder} was made by {kind}, not by {asked_kind}; choose another folder",
-            folder=home.name,
-            kind=old.kind,
-            asked_kind=manifest.kind,
-        )
-    engine, asked_engine = old.engine.get("engine"), manifest.engine.get("engine")
-    if engine and engine != asked_engine:
-        raise RunError(
-            "{folder} was begun with the engine {engine!r}, now it is {asked_engine!r}, "
-            "which finds other points: go on with {--engine:{engine}}, or choose another "
-            "folder",
-            folder=home.name,
-            engine=engine,
-            asked_engine=asked_engine,
-        )
+    engines = [run.engine.get("engine", "") for run in (old, manifest)]
+    for before, now in ([old.kind, manifest.kind], engines):
+        if before and before != now:
+            raise RunError(
+                "{folder} was begun with {before!r}, not with {now!r}: go on with that, or choose "
+                "another folder",
+                folder=home.name,
+                before=before,
+                now=now,
+            )
     source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
     asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
     differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
@@ -167,9 +157,6 @@ def _check_source(job: FrameJob, events: EventLog, clips: ClipList, manifest: Ma
         return
     lines, changed, only_failed = changes_of(events.ledger, clips)
     if lines and not (is_retry and only_failed):
-        shown: list[Message] = lines[:5]
-        if len(lines) > len(shown):
-            shown.append(Message("… and {number} more", number=len(lines) - len(shown)))
         advice = Message(
             "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
             "-t), or use another folder; posemill merge joins a run of what is new with this one"
@@ -179,9 +166,11 @@ def _check_source(job: FrameJob, events: EventLog, clips: ClipList, manifest: Ma
                 "these clips had failed: add {--retry-failed:True} to do them again as they are now"
             )
         raise RunError(
-            "the source is not the one {folder} was begun with:\n  {changes}\n{advice}",
+            "the source is not the one {folder} was begun with, {number:clip is|clips are} not "
+            "the same:\n  {changes}\n{advice}",
             folder=home.name,
-            changes=join("\n  ", shown),
+            number=len(lines),
+            changes=join("\n  ", lines[:5]),
             advice=advice,
         )
     if is_retry:

@@ -17,7 +17,7 @@ from typing import Any, cast
 from posemill.config import ExtractConfig
 from posemill.decoders import find_decoder
 from posemill.decoders.choice import settle_for_extraction
-from posemill.errors import DeviceError, RunError
+from posemill.errors import DeviceError, RunError, StoppedError
 from posemill.estimators import engine_info
 from posemill.estimators.identity import identity_on
 from posemill.estimators.runtimes.devices import list_gpus
@@ -202,14 +202,14 @@ def run_job(
         workers = replace(workers, runtime=manifest.runtime)
         folder.mkdir(parents=True, exist_ok=True)
         records = stack.enter_context(home.owned(lambda: signals.received))
-        events = open_events(
-            job,
-            clips,
-            manifest,
-            stop_signal=lambda: signals.received,
-            on_count=on_count,
-            records=records,
-        )
+
+        def count(done: int, total: int) -> None:
+            if signals.received:
+                raise StoppedError(signals.received, home.name)
+            if on_count is not None:
+                on_count(done, total)
+
+        events = open_events(job, clips, manifest, on_count=count, records=records)
         stack.enter_context(events)
         ledger = events.ledger
         (folder / LOGS_NAME).mkdir(exist_ok=True)

@@ -24,7 +24,6 @@ from posemill.runs.manifest import (
     LEDGER_NAME,
     LOCK_NAME,
     LOGS_NAME,
-    MANIFEST_NAME,
     Manifest,
     check_folder,
 )
@@ -289,7 +288,7 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
     while time.monotonic() < deadline:
         holder, code = holder_of(folder), process.poll()
         is_ours = holder is not None and holder.pid == process.pid
-        if (is_ours and (folder / MANIFEST_NAME).exists()) or code in (0, 1):  # it was quick
+        if (is_ours and check_folder(folder)) or code in (0, 1):  # it was quick
             break
         if code is not None:
             with path.open("rb") as output:

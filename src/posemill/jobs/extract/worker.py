@@ -11,18 +11,7 @@ import psutil
 
 from posemill.errors import ConfigError, DecodeError, PosemillError
 from posemill.executors import Died, Progress
-from posemill.jobs.extract.job import (
-    DECODING,
-    ESTIMATING,
-    STARTING,
-    WRITING,
-    Fatal,
-    FrameJob,
-    Lane,
-    Sink,
-    Task,
-    part_of,
-)
+from posemill.jobs.extract.job import Fatal, FrameJob, Lane, Phase, Sink, Task, part_of
 from posemill.jobs.extract.plan import WorkerPlan
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
@@ -41,7 +30,7 @@ from posemill.sources.reading import (
 
 _BEAT_SECONDS = 0.2
 _PIECE_SHRINKS_BY = 8  # the rows of a commit, after every death without progress
-_NOWHERE = (-1, -1, STARTING, 0)
+_NOWHERE = (-1, -1, Phase.STARTING, 0)
 
 
 class Worker:
@@ -161,7 +150,7 @@ class _TaskRun:
 
     def _open_lane(self, position: int, unit: Unit) -> Lane:
         if unit.state is not None:  # a library may die of it
-            self._at(position, unit.next_frame, ESTIMATING)
+            self._at(position, unit.next_frame, Phase.ESTIMATING)
         job = self._worker.job
         after = self._task.units[position + 1 : position + 1 + VIDEOS_AHEAD]
         reader = ClipReader(
@@ -171,7 +160,9 @@ class _TaskRun:
             target_size=job.target_size,
             listing=self._worker.listing,
             next_clips=[later.clip for later in after],
-            on_step=lambda index, seconds: self._at(position, index, DECODING, seconds=seconds),
+            on_step=lambda index, seconds: self._at(
+                position, index, Phase.DECODING, seconds=seconds
+            ),
         )
         state = attempt(lambda: self._sink.begin(unit))
         if isinstance(state, DecodeError):
@@ -208,7 +199,7 @@ class _TaskRun:
     def _handle(self, waiting: list[tuple[Lane, Item]]) -> None:
         """Hand on all frames that wait at once."""
         lane, item = waiting[0]
-        self._at(lane.position, item.frame_index, ESTIMATING)
+        self._at(lane.position, item.frame_index, Phase.ESTIMATING)
         states = [lane.state for lane, _ in waiting if lane.state is not None] or None
         # Whoever throws leaves nobody's state to be trusted.
         saved = [state.copy() for state in states or ()] if len(waiting) > 1 else []
@@ -221,7 +212,7 @@ class _TaskRun:
                 self._handle([(lane, item)])
         elif isinstance(results, DecodeError):
             if self._sink.is_broken():
-                place = (lane.position, item.frame_index, ESTIMATING, 0)
+                place = (lane.position, item.frame_index, Phase.ESTIMATING, 0)
                 raise _BrokenError(results.sentence, place)
             self._lose(lane, item, results)
             if lane.state is not None:
@@ -252,7 +243,7 @@ class _TaskRun:
     def _commit(self) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
         units = tuple(lane.progress() for lane in self._lanes)
-        self._at(-1, -1, WRITING, seconds=SLOW_STEP_SECONDS)
+        self._at(-1, -1, Phase.WRITING, seconds=SLOW_STEP_SECONDS)
         shard = None
         if with_rows := [lane for lane in self._lanes if lane.rows]:
             shard = self._sink.commit(f"{self._task.name}-{self._num_shards:04d}", with_rows)
@@ -260,7 +251,7 @@ class _TaskRun:
         self._lanes, self._num_frames = self._open_lanes(), 0
         for lane in self._lanes:
             lane.rows, lane.lost = [], []
-        self._at(-1, -1, WRITING)  # from here on they count as committed
+        self._at(-1, -1, Phase.WRITING)  # from here on they count as committed
         return Committed(shard, units)
 
 
