@@ -31,10 +31,7 @@ def is_worker_process() -> bool:
 
 
 class Progress(ctypes.Structure):
-    """Where a worker is: a few numbers it sets before each step, readable even after it died.
-
-    They are in shared memory if the worker is a process of its own.
-    """
+    """Where a worker is: numbers set before each step, in memory that outlives its process."""
 
     _fields_ = (
         ("_place", ctypes.c_int64 * 4),

@@ -87,8 +87,7 @@ def _with_host(event: Event | Exception) -> Event | RunError:
     if isinstance(event, Exception):
         return RunError("{host}: {kind}: {error}", host=host, kind=kind, error=event)
     if isinstance(event, Died):
-        reason = Message("{host}: {reason}", host=host, reason=event.reason)
-        return replace(event, reason=reason)
+        return replace(event, reason=Message("{host}: {reason}", host=host, reason=event.reason))
     return event
 
 
@@ -210,7 +209,14 @@ class RayExecutor(Executor):
             )
 
     def _check(self) -> None:
-        expect_own_cluster()
+        node = ray._private.worker._global_node
+        if gone := [] if node is None else [kind for kind, _ in node.dead_processes()]:
+            raise RunError(  # before Ray ends us
+                "the Ray cluster of this machine has lost its process {gone}: somebody ended it, "
+                "or memory was short; everything committed so far is safe: run the same command "
+                "again",
+                gone=", ".join(gone),
+            )
         now = time.monotonic()
         if self._limits.is_elastic and now >= self._next_look:
             self._next_look = now + _LOOK_SECONDS
@@ -273,17 +279,6 @@ def first_line(error: BaseException) -> str:
     """Return what Ray says of an error without the pages it says after."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-def expect_own_cluster() -> None:
-    """Raise `RunError` where a process of the machine's own cluster is gone, before Ray ends us."""
-    node = ray._private.worker._global_node
-    if gone := [] if node is None else [kind for kind, _ in node.dead_processes()]:
-        raise RunError(
-            "the Ray cluster of this machine has lost its process {gone}: somebody ended it, or "
-            "memory was short; everything committed so far is safe: run the same command again",
-            gone=", ".join(gone),
-        )
 
 
 def about_cluster(address: str) -> dict[str, Any]:

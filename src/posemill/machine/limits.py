@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from posemill.messages import Message
@@ -28,20 +29,18 @@ class Limit:
 
 def core_limit(root: Path = _ROOT) -> Limit:
     """Return how many cores this process may use, at least one; `proc` and `sys` are at `root`."""
-    limit = Limit(os.cpu_count() or 1)
+    limits = [Limit(os.cpu_count() or 1)]
     if hasattr(os, "sched_getaffinity"):
-        num_cores = len(os.sched_getaffinity(0))
-        if num_cores < limit.amount:
-            limit = Limit(num_cores, Message("tied to these (taskset, a scheduler or a cpuset)"))
+        reason = Message("tied to these (taskset, a scheduler or a cpuset)")
+        limits.append(Limit(len(os.sched_getaffinity(0)), reason))
     for path in (group / "cpu.max" for group in _groups(root)):
         quota, _, period = _read(path).partition(" ")
         if not (quota.isdigit() and period.isdigit() and int(period)):
             continue
         amount = int(quota) / int(period)  # 0.5 is half of a core
-        if (num_cores := max(1, math.ceil(amount))) < limit.amount:
-            reason = Message("{path} allows the time of {amount:g}", path=path, amount=amount)
-            limit = Limit(num_cores, reason)
-    return limit
+        reason = Message("{path} allows the time of {amount:g}", path=path, amount=amount)
+        limits.append(Limit(max(1, math.ceil(amount)), reason))
+    return min(limits, key=lambda limit: limit.amount)
 
 
 def count_cores() -> int:
@@ -53,12 +52,10 @@ def memory_limit(root: Path = _ROOT) -> Limit:
     """Return how many bytes of memory this process may use."""
     import psutil
 
-    limit = Limit(psutil.virtual_memory().total)
-    for group in _groups(root):
-        for path, num_bytes in _memory_limits(group):
-            if num_bytes < limit.amount:
-                limit = Limit(num_bytes, Message("{path} allows no more", path=path))
-    return limit
+    limits = [Limit(psutil.virtual_memory().total)]
+    for path, num_bytes in chain.from_iterable(map(_memory_limits, _groups(root))):
+        limits.append(Limit(num_bytes, Message("{path} allows no more", path=path)))
+    return min(limits, key=lambda limit: limit.amount)
 
 
 def free_memory(root: Path = _ROOT) -> int:

@@ -43,7 +43,7 @@ def try_lock(descriptor: int, *, is_shared: bool = False, is_own: bool = False) 
 
 
 @contextmanager
-def exclusive_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+def exclusive_lock(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock file `path` (made if absent) for the block; freed even if the process dies.
 
     A file system without locks counts as ours. `on_wait` is called once when another process has
@@ -52,8 +52,7 @@ def exclusive_lock(path: Path, *, on_wait: Callable[[], None] | None = None) -> 
     with path.open("a+b") as handle:
         try:
             if not try_lock(handle.fileno()):
-                if on_wait is not None:
-                    on_wait()
+                on_wait()
                 while not try_lock(handle.fileno()):
                     time.sleep(0.1)
         except OSError as error:

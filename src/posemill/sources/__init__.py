@@ -94,7 +94,7 @@ def clip_at(source: Path) -> Clip:
             num_videos=len(folder.videos),
             example=source / min(folder.videos),
         )
-    return Clip(source.name, folder.path, kind, num_frames=folder.num_pictures)
+    return folder.clip(source.name, kind, version="")
 
 
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ClipList]:

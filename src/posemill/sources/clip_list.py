@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from posemill.decoders.opening import natural_key
 from posemill.errors import SourceError
@@ -79,6 +79,10 @@ class Collector:
     problems: list[str] = field(default_factory=list)
     seen_splits: set[str] = field(default_factory=set)
     _found: dict[tuple[str, str], Clip] = field(default_factory=dict)
+
+    def say(self, template: str, **values: Any) -> None:
+        """Keep a sentence about what does not fit."""
+        self.problems.append(Message(template, **values))
 
     def wants(self, split: str) -> bool:
         """Return whether clips of that split are asked for, and remember that it exists."""

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from posemill.decoders.opening import without_suffix
 from posemill.errors import ContentError, SourceError
@@ -15,7 +14,7 @@ from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.records import SPLIT_NAMES, Clip
 from posemill.sources.clip_list import ClipList, Collector
-from posemill.sources.scan import Folder, file_version, scan
+from posemill.sources.scan import Folder, Kind, file_version, scan
 from posemill.tables import read_table
 
 _PICTURES = Message("folders that hold .png, .jpg, .jpeg, .webp, .bmp or .tif files")
@@ -38,7 +37,7 @@ def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
         if folder.num_pictures == 0:
             continue
         split, parts = _split_of(folder.parts)
-        kind: Literal["frames", "pictures"] = "frames"
+        kind: Kind = "frames"
         if folder.num_pictures is not None:
             if not parts and not has_only_splits:
                 split, parts = "all", folder.parts
@@ -47,20 +46,12 @@ def find_frames(folders: Sequence[Folder], collector: Collector) -> ClipList:
             kinds.add(kind)
         # `a/..` is not `..`, so the root's name is not that of its real path.
         last = folder.parts or (Path(os.path.abspath(folder.path)).name or "root",)  # noqa: PTH100
-        clip = Clip(
-            readable("/".join(parts) or last[-1]),
-            folder.path,
-            kind,
-            split,
-            num_frames=folder.num_pictures,
-            version=folder.version,
-        )
-        collector.add(clip)
+        collector.add(folder.clip("/".join(parts) or last[-1], kind, split))
     if collector.layout == "auto":
         collector.layout = "frames" if "frames" in kinds else "pictures"
     if len(kinds) == 2:
-        collector.problems.append(
-            Message("pictures beside the folders of frames are taken as loose ones, each by itself")
+        collector.say(
+            "pictures beside the folders of frames are taken as loose ones, each by itself"
         )
     return collector.finish(_PICTURES)
 
@@ -96,8 +87,8 @@ def find_files(files: Sequence[str], root: str, collector: Collector) -> ClipLis
         if collector.layout == "videos":
             videos.append(Folder(above, parts, videos={name: version}))
         else:
-            clip_id = readable("/".join((*parts, name)))
-            collector.add(Clip(clip_id, path, "pictures", num_frames=1, version=version))
+            picture = Folder(path, parts, num_pictures=1, version=version)
+            collector.add(picture.clip("/".join((*parts, name)), "pictures"))
     return find_videos(videos, collector) if videos else collector.finish(_PICTURES)
 
 
@@ -147,35 +138,22 @@ def _add_phoenix_split(
         # A clip is `<name>` or, in some copies, `<name>/1`.
         if folder.num_pictures == 0 or not folder.parts or folder.parts[1:] not in ((), ("1",)):
             collector.num_ignored += folder.num_pictures or 0
-            collector.problems.append(
-                Message("{path!r} is not where a clip should be", path=readable(folder.path))
-            )
+            collector.say("{path!r} is not where a clip should be", path=readable(folder.path))
             continue
         name = readable(folder.parts[0])
         names.add(name)
         row = (rows or {}).get(name, {})
-        clip = Clip(
-            name,
-            folder.path,
-            "frames",
-            split,
-            num_frames=folder.num_pictures,
-            label=row.get("orth"),
-            extra={key: row[key] for key in ("speaker", "translation") if row},
-            version=folder.version,
-        )
-        collector.add(clip)
+        extra = {key: row[key] for key in ("speaker", "translation") if row}
+        collector.add(folder.clip(name, "frames", split, label=row.get("orth"), extra=extra))
     if rows is None:
-        collector.problems.append(
-            Message("{split}: no corpus file, so no glosses and no translations", split=split)
-        )
+        collector.say("{split}: no corpus file, so no glosses and no translations", split=split)
         return
     no_frames = "{split}: {number:clip|clips} annotated but without frames: {names}"
     no_row = "{split}: {number:clip|clips} with frames but not annotated: {names}"
     for template, odd in ((no_frames, rows.keys() - names), (no_row, names - rows.keys())):
         if odd:
             shown = ", ".join(sorted(odd)[:3]) + (" …" if len(odd) > 3 else "")
-            collector.problems.append(Message(template, split=split, number=len(odd), names=shown))
+            collector.say(template, split=split, number=len(odd), names=shown)
 
 
 def _read_corpus(path: Path) -> dict[str, dict[str, str]] | None:

@@ -39,8 +39,7 @@ def find(path: str, collector: Collector) -> ClipList:
         collector.add(clip, where=_where(path, line))
     if num_missing := sum(clip.version == MISSING for _, clip in clips):
         template = "{num_missing} of {num_clips} paths in the list do not exist"
-        problem = Message(template, num_missing=num_missing, num_clips=len(clips))
-        collector.problems.append(problem)
+        collector.say(template, num_missing=num_missing, num_clips=len(clips))
     return collector.finish(Message("rows with a path"))
 
 
@@ -128,7 +127,10 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
     given, shown = row["path"], readable(row["path"])
     if not given.strip():
         raise ContentError("'path' is empty")
-    if not _can_be_a_path(given):
+    can_be_a_path = False
+    with suppress(UnicodeEncodeError):
+        can_be_a_path = b"\0" not in os.fsencode(given)
+    if not can_be_a_path:
         raise ContentError("'path' holds what no file name can: {given!r}", given=shown)
     path = uri_of(given) or os.path.join(folder, given)  # noqa: PTH118
     kind, content = look_at(path)
@@ -157,25 +159,10 @@ def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:
     split = readable(row.get("split", "").strip()) or "all"
     if "/" in split or split in (".", ".."):
         raise ContentError("split: expected a word, got {split!r}", split=split)
-    clip = Clip(
-        readable(clip_id),
-        path,
-        kind,
-        split,
-        num_frames=content.num_pictures,
-        start_seconds=start or 0.0,
-        end_seconds=end,
-        label=row.get("label") or None,
-        extra=others,
-        version=content.version,
-    )
+    seconds = {"start_seconds": start or 0.0, "end_seconds": end}
+    label = row.get("label") or None
+    clip = content.clip(clip_id, kind, split, label=label, extra=others, **seconds)
     return clip, readable(row.get("clip_id", "") or name + window)
-
-
-def _can_be_a_path(text: str) -> bool:
-    with suppress(UnicodeEncodeError):
-        return b"\0" not in os.fsencode(text)
-    return False
 
 
 def _to_seconds(row: Mapping[str, str], column: str) -> float | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from posemill.decoders.opening import (
     PICTURE_SUFFIXES,
@@ -20,6 +20,7 @@ from posemill.errors import SourceError
 from posemill.files import OUTPUT_NAMES, folder_kind, kind_by_names, marked_files, readable
 from posemill.messages import Message
 from posemill.places import Entry, open_place, uri_of
+from posemill.records import Clip
 from posemill.sources.clip_list import Collector
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
@@ -28,6 +29,7 @@ _SUFFIXES = PICTURE_SUFFIXES | VIDEO_SUFFIXES
 _MAX_DEPTH = 64
 _WRITTEN_BY_US = "{path!r} was written by posemill; left out"
 MISSING = "missing"  # the version of a file that is not there
+Kind = Literal["frames", "video", "pictures"]
 
 
 @dataclass
@@ -67,6 +69,11 @@ class Folder:
                     below.append(entry.name)
         self.close()
         return below, num_ignored
+
+    def clip(self, clip_id: str, kind: Kind, split: str = "all", **more: Any) -> Clip:
+        """Return it as a clip."""
+        given = {"num_frames": self.num_pictures, "version": self.version, **more}
+        return Clip(readable(clip_id), self.path, kind, split, **given)
 
     def close(self) -> None:
         """Count what was taken."""
@@ -108,7 +115,7 @@ def _walk(
         if folder.parts:
             yield Folder(folder.path, folder.parts, num_pictures=None)
     if problem:
-        collector.problems.append(Message(problem, path=readable(folder.path), reason=reason))
+        collector.say(problem, path=readable(folder.path), reason=reason)
         return
     if folder.num_pictures or folder.videos:
         yield folder
@@ -124,7 +131,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return suffix_of(entry.name) not in _SUFFIXES
 
 
-def look_at(path: str) -> tuple[Literal["frames", "video", "pictures"], Folder]:
+def look_at(path: str) -> tuple[Kind, Folder]:
     """Return the kind of clip that a path or a URI is, and what can be told of it as of a folder.
 
     A missing one has the version `MISSING`, and is what its name looks like.
