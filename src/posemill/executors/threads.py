@@ -67,9 +67,8 @@ class Slot(Worker):
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._is_busy = False
         # A process ends with the thread that starts it, so one thread does all.
-        self._thread = threading.Thread(
-            target=self._run, name=f"{WORKER_NAME}-{index}", daemon=True
-        )
+        name = f"{WORKER_NAME}-{index}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property

@@ -26,18 +26,14 @@ class Gpu:
 
     def describe(self) -> str:
         """Return one line: `GPU 0 NVIDIA A100: 87 % busy, 3.9 of 40.0 GB, workers 0, 2`."""
-        busy, workers = "", ", ".join(map(str, self.workers))
+        busy = workers = ""
         if self.busy_share is not None:
             busy = Message("{busy_share:.0%} busy, ", busy_share=self.busy_share)
-        return Message(
-            "GPU {index} {name}: {busy}{used:.1f} of {total:.1f} GB{workers}",
-            index=self.index,
-            name=self.name,
-            busy=busy,
-            used=self.memory_used / (1 << 30),
-            total=self.memory_total / (1 << 30),
-            workers=Message(", workers {numbers}", numbers=workers) if workers else "",
-        )
+        if self.workers:
+            workers = Message(", workers {numbers}", numbers=", ".join(map(str, self.workers)))
+        used, total = self.memory_used / (1 << 30), self.memory_total / (1 << 30)
+        values = vars(self) | {"busy": busy, "used": used, "total": total, "workers": workers}
+        return Message("GPU {index} {name}: {busy}{used:.1f} of {total:.1f} GB{workers}", **values)
 
 
 def read_gpus() -> list[Gpu]:

@@ -116,9 +116,7 @@ class ClipReader:
     decoder: str = "pyav"
     _: KW_ONLY
     sampling: Sampling | None = None  # which frames are wanted, by number or time; None for all
-    numbers: IntArray | None = (
-        None  # or which: frame i is number `numbers[i]` of the source; rising
-    )
+    numbers: IntArray | None = None  # or which: `numbers[i]` of the source is frame i; they rise
     target_size: TargetSize = None  # what a video's frames are resized to on their way
     listing: Listing = field(default_factory=Listing)  # shared by all readers of a worker
     next_clips: Sequence[Clip] = ()  # videos at a URI are fetched ahead

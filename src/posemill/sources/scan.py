@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -198,13 +199,11 @@ def _list(uri: str, collector: Collector) -> Iterator[Folder]:
     if not folders and not collector.num_ignored:
         raise SourceError("{uri}: there is nothing; look at its name, and at the bucket's", uri=uri)
 
-    def is_output(folder: Folder) -> bool:
-        def read_head(name: str) -> bytes:
-            return next(place.read("/".join((*folder.parts, name))), b"")[: 1 << 16]
+    def read_head(parts: tuple[str, ...], name: str) -> bytes:
+        return next(place.read("/".join((*parts, name))), b"")[: 1 << 16]
 
-        return kind_by_names(folder.marks, read_head) is not None
-
-    ours = [parts for parts, folder in folders.items() if parts and is_output(folder)]
+    heads = {parts: partial(read_head, parts) for parts in folders if parts}
+    ours = [parts for parts, head in heads.items() if kind_by_names(folders[parts].marks, head)]
     collector.problems += [Message(_WRITTEN_BY_US, path=folders[parts].path) for parts in ours]
     for folder in sorted(folders.values(), key=lambda folder: natural_key("/".join(folder.parts))):
         is_ours = any(folder.parts[: len(above)] == above for above in ours)

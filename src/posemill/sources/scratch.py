@@ -53,9 +53,8 @@ class Scratch:
             yield path
             return
         future = self._ahead.pop(path, None)
-        copy = None if future is None else self._wait(future, on_progress)
-        if copy is None:
-            copy = self._wait(self._submit(path, version), on_progress)
+        copy = future and self._wait(future, on_progress)
+        copy = copy or self._wait(self._submit(path, version), on_progress)
         assert copy is not None
         try:
             yield str(copy)
