@@ -75,7 +75,6 @@ def show_train(
         return
     if not under_torchrun():  # whose processes fail together, once they have met
         _check_paths(resolved.config)
-    if is_first_process():
         _say_at_once(Message("loading torch and the data …"), as_json=as_json)
     try:
         result = run_training(resolved)
@@ -268,12 +267,9 @@ def _frames_to_estimate(folder: Path, items: Iterable[AnyPath | PoseClip]) -> in
 
     if not isinstance(items, list | tuple):
         return None
-    sources = [
-        Path(item)
-        for item in items
-        if isinstance(item, str | os.PathLike) and not _is_prepared(item)
-    ]
-    return sum(count_new_frames(source, data_of(folder)[1]) for source in sources)
+    paths = (Path(item) for item in items if isinstance(item, str | os.PathLike))
+    new_paths = (path for path in paths if not _is_prepared(path))
+    return sum(count_new_frames(path, data_of(folder)[1]) for path in new_paths)
 
 
 def _paths_of(source: AnyPath | PoseClip | Iterable[AnyPath | PoseClip]) -> list[AnyPath]:
