@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -52,7 +53,7 @@ PLANNED = Planned("run", planned_clips(CLIPS), UNITS)
 @pytest.fixture
 def fresh(tmp_path):
     """The events of a run without a plan."""
-    with EventLog(tmp_path) as events:
+    with closing(EventLog(tmp_path)) as events:
         yield events
 
 
@@ -259,7 +260,8 @@ def test_counts_are_kept_by_split_in_the_order_of_the_source(fresh, tmp_path):
     clips = tuple(PlannedClip(*name) for name in names)
     shard = Shard("x.parquet", 10, (Piece(1, 0, 0, 2),))
     first, missing = whole_clip(1, "train", 2, lost(1), lost(0, 3)), lost(None, 0, "missing")
-    fresh.record(Committed(shard, (first, whole_clip(3, "train", 0, missing)), clips))
+    done = Committed(shard, (first, whole_clip(3, "train", 0, missing)))
+    fresh.record(Planned("run", clips), done)
     with read_ledger(tmp_path) as database:
         assert database.counts() == [
             SplitCounts("train", 3, 2, 13, 2, 4, 1),
@@ -272,7 +274,8 @@ def test_counts_are_kept_by_split_in_the_order_of_the_source(fresh, tmp_path):
 def test_names_that_are_no_text_are_stored_as_what_can_be_read(fresh, tmp_path):
     clip = PlannedClip("d\udce9v", "caf\udce9", 1, "digest")
     missing = Lost(None, 0, "/\udce9", "r", "\udce9")
-    fresh.record(Committed(None, (whole_clip(1, "d\udce9v", 0, missing),), (clip,)))
+    done = Committed(None, (whole_clip(1, "d\udce9v", 0, missing),))
+    fresh.record(Planned("run", (clip,)), done)
     with read_ledger(tmp_path) as database:
         (found,) = database.failures()
         assert (found.clip_id, found.split) == (r"caf\xe9", r"d\xe9v")
@@ -293,7 +296,7 @@ def test_a_folder_that_may_not_be_written_is_read_with_the_same_care(tmp_path, m
         def execute(self, *_):
             raise sqlite3.OperationalError("unable to open database file")
 
-    with EventLog(tmp_path) as events:
+    with closing(EventLog(tmp_path)) as events:
         events.record(Finished("1"))
     monkeypatch.setattr(sqlite3, "connect", connect)
     with read_ledger(tmp_path) as database:
@@ -311,16 +314,17 @@ WRITTEN_UNITS = (
     UnitProgress(7, 1, "train", 5, b"\0state", False, 5, (LOST,)),
     UnitProgress(None, 2, "dev", 4, None, True, 4),
 )
+WRITTEN_CLIPS = PlannedClip("a", "b", None), PlannedClip("a", "手語", 4, "digest")
 WRITTEN_SHARD = Shard("x.parquet", 100, (Piece(1, 0, 0, 5, 7, "[]"), Piece(2, 0, 5, 4)), "sum")
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        Planned("id", (PlannedClip("a", "b", None),), (PlannedUnit(1, 0, None, True, False, 5),)),
+        Planned("id", WRITTEN_CLIPS, (PlannedUnit(1, 0, None, True, False, 5),)),
         Planned("id"),
         Started(),
-        Committed(WRITTEN_SHARD, WRITTEN_UNITS, (PlannedClip("a", "手語", 4, "digest"),)),
+        Committed(WRITTEN_SHARD, WRITTEN_UNITS),
         Committed(None, ()),
         Crashed(1, 2, 3, "killed"),
         GaveUp(1, 2, -1, "three times"),

@@ -48,7 +48,8 @@ def test_a_run_says_what_it_holds(run, tmp_path):
         SplitCounts("train", 2, 2, 5, 5, 0, 0), SplitCounts("dev", 2, 2, 1, 1, 0, 1),
     ]  # fmt: skip
     assert run.failures() == [FAILURE]
-    RunWriter(tmp_path / "other", Manifest("openpose-18"))
+    RunWriter(tmp_path / "other", Manifest("openpose-18")).finish()
+    change_ledger(tmp_path / "other", "DELETE FROM meta WHERE key = 'finished_at'")
     assert repr(open_run(tmp_path / "other")).endswith("openpose-18, empty, not finished)")
     path = run.folder / "manifest.json"
     content = json.loads(path.read_text())

@@ -11,7 +11,7 @@ import pytest
 from posemill.errors import RunError
 from posemill.places import open_place
 from posemill.runs import log
-from posemill.runs.events import Committed, Crashed, Finished, PlannedClip, Started, to_json
+from posemill.runs.events import Crashed, Finished, Planned, PlannedClip, Started, to_json
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.records import PREFIX, SNAPSHOTS, RecordLog
@@ -38,7 +38,7 @@ def begin(place, folder, epoch=1):
     writing = RecordLog(place, epoch)
     with closing(Ledger(folder / "ledger.sqlite")) as ledger:
         writing.take_over(ledger)
-    return EventLog(folder, writing)
+    return closing(EventLog(folder, writing))
 
 
 def test_one_that_sleeps_between_its_lease_and_its_first_record_is_refused_by_a_later_epoch(
@@ -57,7 +57,7 @@ def test_events_that_cannot_be_added_to_the_ledger_are_not_published_either(plac
     double = PlannedClip("train", "a", 3)
     refused = pytest.raises(RunError, match="two clips have the same split and id")
     with begin(place, tmp_path / "one") as events, refused:
-        events.record(Committed(None, (), (double, double)))
+        events.record(Planned("run", (double, double)))
     assert len(list(place.list(PREFIX))) == 1
 
 

@@ -1,4 +1,5 @@
 import tracemalloc
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.records import PoseClip
-from posemill.runs.events import Committed, PlannedClip
+from posemill.runs.events import Planned, PlannedClip
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
@@ -88,14 +89,14 @@ def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
 
 def test_events_that_cannot_be_added_leave_nothing(tmp_path):
     new, double = PlannedClip("train", "a", 3), PlannedClip("train", "b", 3)
-    with EventLog(tmp_path) as events:
+    with closing(EventLog(tmp_path)) as events:
         with pytest.raises(RunError, match="two clips have the same split and id"):
-            events.record(Committed(None, (), (new, double, double)))
+            events.record(Planned("run", (new, double, double)))
         with pytest.raises(RunError, match="the events before these could not be written"):
-            events.record(Committed(None, (), (new,)))
-    with EventLog(tmp_path) as events:
+            events.record(Planned("run", (new,)))
+    with closing(EventLog(tmp_path)) as events:
         assert events.ledger.clips() == []
-        events.record(Committed(None, (), (new,)))
+        events.record(Planned("run", (new,)))
         assert [clip.clip_id for clip in events.ledger.clips()] == ["a"]
 
 

@@ -1,6 +1,9 @@
+from contextlib import closing
+
 import pyarrow.parquet as pq
 import pytest
 
+from posemill.errors import RunError
 from posemill.runs.events import Piece, Started
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
@@ -94,6 +97,8 @@ def test_clips_frames_and_failures_are_counted_by_split(tmp_path):
     assert run.failures() == [failure("a"), *[failure("gone", "dev", 0)] * 2]
     assert run.is_finished
     assert [len(clip) for clip in run] == [3, 2]
+    # A closed ledger is one file, without what SQLite writes ahead.
+    assert not (tmp_path / "run" / "ledger.sqlite-wal").exists()
 
 
 def test_what_cannot_be_written_is_refused_and_not_counted(tmp_path):
@@ -118,15 +123,13 @@ def test_a_clip_of_another_skeleton_and_another_run_are_refused(tmp_path):
         RunWriter(tmp_path / "run", Manifest("holistic-143"))
 
 
-def test_an_error_leaves_a_run_that_is_not_finished_and_closed(tmp_path):
+def test_an_error_leaves_no_run(tmp_path):
     writer = RunWriter(tmp_path / "run", Manifest("openpose-18"), rows_per_shard=1)
     writer.add(small_clip())
     with pytest.raises(KeyError), writer:
         raise KeyError
-    run = open_run(tmp_path / "run")
-    assert (run.is_finished, run.num_frames, list(run)) == (False, 0, [])
-    # A closed ledger is one file, without what SQLite writes ahead.
-    assert not (tmp_path / "run" / "ledger.sqlite-wal").exists()
+    with pytest.raises(RunError, match="is not a posemill run"):
+        open_run(tmp_path / "run")
 
 
 def test_only_shards_of_starts_so_far_without_a_record_are_removed(tmp_path):
@@ -134,7 +137,7 @@ def test_only_shards_of_starts_so_far_without_a_record_are_removed(tmp_path):
     theirs = {"a.parquet", "notes.txt", "part-001-0000001.parquet"}  # or of a later start
     for name in (*theirs, "part-000-0000001-0000.parquet", ".part-000-0000002.parquet.1-ab.tmp"):
         (folder / "shards" / name).touch()
-    with EventLog(folder) as events:
+    with closing(EventLog(folder)) as events:
         events.record(Started())
         remove_uncommitted(RunHome.at(folder), events.ledger)
     assert {path.name for path in folder.glob("shards/*")} == {*theirs, SHARD}

@@ -50,7 +50,7 @@ class Lost(NamedTuple):
 
 
 class UnitProgress(NamedTuple):
-    """How far a unit is after a commit; no unit where a clip comes whole, without a plan."""
+    """How far a unit is after a commit; no unit where a clip comes whole."""
 
     unit_no: int | None
     clip_no: int
@@ -110,7 +110,6 @@ class Committed:
 
     shard: Shard | None  # None if no row was made
     units: tuple[UnitProgress, ...]
-    clips: tuple[PlannedClip, ...] = ()  # new ones, of a run without a plan
 
 
 @dataclass(frozen=True)

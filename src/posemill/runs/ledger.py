@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple
 from pathlib import Path
@@ -37,7 +37,6 @@ CREATE INDEX pieces_by_clip ON pieces (clip_no, first_frame);
 CREATE TABLE failures (
   failure_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, unit_no INTEGER, frame_index INTEGER,
   num_frames INTEGER NOT NULL, path TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL);
-CREATE INDEX failures_by_unit ON failures (unit_no);
 CREATE INDEX failures_by_clip ON failures (clip_no);
 CREATE TABLE units (
   unit_no INTEGER PRIMARY KEY, clip_no INTEGER NOT NULL, start_frame INTEGER NOT NULL, stop_frame
@@ -86,38 +85,25 @@ class Ledger(LedgerReader):
         """Add an event to the tables: the only writer of them."""
         getattr(self, f"_add_{type(event).__name__.lower()}")(event)
 
-    def _count(self, split: str, **changes: int) -> None:
-        self._write("INSERT OR IGNORE INTO splits (split) VALUES (?)", [readable(split)])
-        added = ", ".join(f"{name} = {name} + ?" for name in changes)
-        values = (*changes.values(), readable(split))
-        self._write(f"UPDATE splits SET {added} WHERE split = ?", values)
-
     def _add_planned(self, event: events.Planned) -> None:
         for table in _ALL_TABLES:
             self._write(f"DELETE FROM {table}")
-        self._add_clips(event.clips)
+        try:
+            self._writer.executemany(
+                "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
+                ((readable(clip.split), readable(clip.clip_id), *clip[2:]) for clip in event.clips),
+            )
+        except sqlite3.IntegrityError as error:
+            raise RunError("two clips have the same split and id: {error}", error=error) from error
+        self._write(
+            "INSERT INTO splits (split, num_clips, frames_known) SELECT split, count(*), "
+            "coalesce(sum(num_frames), 0) FROM clips GROUP BY split ORDER BY min(clip_no)"
+        )
         self._writer.executemany(
             f"{_ADD_UNIT} VALUES (?, ?, ?, ?, ?, ?, ?)",
             ((*unit, unit.start_frame) for unit in event.units),
         )
         self._write("INSERT INTO meta VALUES ('planned', ?)", (event.run_id,))
-
-    def _add_clips(self, clips: Sequence[events.PlannedClip]) -> None:
-        (last_no,) = self._write("SELECT coalesce(max(clip_no), 0) FROM clips").fetchone()
-        try:
-            self._writer.executemany(
-                "INSERT INTO clips (split, clip_id, num_frames, content) VALUES (?, ?, ?, ?)",
-                ((readable(clip.split), readable(clip.clip_id), *clip[2:]) for clip in clips),
-            )
-        except sqlite3.IntegrityError as error:
-            raise RunError("two clips have the same split and id: {error}", error=error) from error
-        new = self._write(
-            "SELECT split, count(*), coalesce(sum(num_frames), 0) FROM clips WHERE clip_no > ? "
-            "GROUP BY split ORDER BY min(clip_no)",
-            (last_no,),
-        )
-        for split, num_clips, num_frames in new.fetchall():
-            self._count(split, num_clips=num_clips, frames_known=num_frames)
 
     def _add_started(self, event: events.Started) -> None:
         self._write("DELETE FROM meta WHERE key = 'finished_at'")
@@ -130,8 +116,6 @@ class Ledger(LedgerReader):
         self._write("INSERT OR REPLACE INTO meta VALUES ('finished_at', ?)", [event.finished_at])
 
     def _add_committed(self, event: events.Committed) -> None:
-        if event.clips:
-            self._add_clips(event.clips)
         if (shard := event.shard) is not None:
             cursor = self._write(
                 "INSERT INTO shards (name, num_bytes, checksum) VALUES (?, ?, ?)",
@@ -162,7 +146,9 @@ class Ledger(LedgerReader):
         for unit in {unit.clip_no: unit for unit in event.units if unit.is_done}.values():
             counts[unit.split].update(self._measure_clip(unit.clip_no))
         for split, changes in counts.items():
-            self._count(split, **changes)
+            added = ", ".join(f"{name} = {name} + ?" for name in changes)
+            values = (*changes.values(), readable(split))
+            self._write(f"UPDATE splits SET {added} WHERE split = ?", values)
 
     def _measure_clip(self, clip_no: int) -> dict[str, int]:
         """Return what a clip adds to the counts of which a unit is done, if it was its last one."""

@@ -87,9 +87,3 @@ class EventLog:
         """Give up what was not flushed, and close the ledger."""
         self._thread.shutdown(cancel_futures=True)
         self.ledger.close()
-
-    def __enter__(self) -> EventLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

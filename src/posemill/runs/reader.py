@@ -152,9 +152,7 @@ class Run:
         for found, (clip_id, number) in alike.items():
             yield self._sum_up(split, clip_id, found, number)
 
-    def _sum_up(
-        self, split: str, clip_id: str, pieces: FoundInPieces, num_clips: int = 1
-    ) -> Outline:
+    def _sum_up(self, split: str, clip_id: str, pieces: FoundInPieces, count: int = 1) -> Outline:
         sizes, num_frames = Counter[tuple[int, int]](), 0
         present = [0] * len(get_skeleton(self.skeleton_name).parts)
         try:
@@ -162,8 +160,8 @@ class Run:
                 num_frames += num_rows
                 parts, by_size = json.loads(found)
                 present = [int(a) + int(b) for a, b in zip(present, parts, strict=True)]
-                for width, height, count in by_size:
-                    sizes[int(width), int(height)] += int(count)
+                for width, height, number in by_size:
+                    sizes[int(width), int(height)] += int(number)
         except (ValueError, TypeError, RecursionError) as error:
             raise RunError(
                 "{folder}: the ledger does not say what was found in clip {clip_id!r}; put back a "
@@ -172,9 +170,7 @@ class Run:
                 clip_id=clip_id,
             ) from error
         counts = (num_frames, tuple(present), sizes)
-        return Outline(
-            split, clip_id, self.skeleton_name, *counts, **self._made, num_clips=num_clips
-        )
+        return Outline(split, clip_id, self.skeleton_name, *counts, **self._made, num_clips=count)
 
     def clips(
         self, split: str | None = None, *, skeleton_name: str | None = None

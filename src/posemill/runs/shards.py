@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
@@ -156,11 +156,9 @@ def _joined(rows: Sequence[ShardRows]) -> Iterator[ShardRows]:
 def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) -> pa.Table:
     """Return rows of an open shard; only the row groups that hold some are unpacked."""
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-    starts = [0, *accumulate(sizes)]
-    end = rows.offset + rows.num_rows
-    groups = [
-        i for i, start in enumerate(starts[:-1]) if rows.offset < starts[i + 1] and start < end
-    ]
+    starts, end = [0, *accumulate(sizes)], rows.offset + rows.num_rows
+    spans = enumerate(pairwise(starts))
+    groups = [index for index, (first, stop) in spans if rows.offset < stop and first < end]
     try:
         if end > starts[-1]:
             raise ValueError(f"the ledger counts on {end} rows, the file has {starts[-1]}")

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ class ShardWriter:
 class RunWriter:
     """Writes a run clip by clip, for importers and mergers. Reading order is the order of adding.
 
-    A run that was not finished is not continued: the next attempt needs a new folder.
+    What was not finished is no run and is not continued: the next attempt needs a new folder.
     """
 
     def __init__(self, folder: Path | str, manifest: Manifest, *, rows_per_shard: int = 4096):
@@ -90,18 +91,15 @@ class RunWriter:
         self._manifest = manifest
         self._rows_per_shard = rows_per_shard
         (self.folder / SHARDS_NAME).mkdir(parents=True)  # raises where a run is
-        manifest.write(self.folder)
-        self._events = EventLog(self.folder)
-        self._events.record(events.Planned(manifest.run_id))
         self._writer = ShardWriter(self.folder, manifest.run_id)
-        self._num_shards = 0
+        self._commits: list[events.Committed] = []
         # Of each clip, by split and id: its frames, and what gave none.
         self._lengths: dict[tuple[str, str], int] = {}
         self._lost: dict[tuple[str, str], list[events.Lost]] = {}
 
     def replace_manifest(self, manifest: Manifest) -> None:
         """Say something else about the run; it stays the same one."""
-        dataclasses.replace(manifest, run_id=self._manifest.run_id).write(self.folder)
+        self._manifest = dataclasses.replace(manifest, run_id=self._manifest.run_id)
 
     def add(self, clip: PoseClip) -> None:
         """Add a whole clip."""
@@ -125,12 +123,11 @@ class RunWriter:
         self._lost.setdefault(name, []).append(events.Lost(*failure[2:]))
 
     def _write_shard(self) -> None:
-        shard = self._writer.write(f"{shard_stem(0, self._num_shards)}.parquet")
-        self._events.record(events.Committed(shard, ()))
-        self._num_shards += 1
+        shard = self._writer.write(f"{shard_stem(0, len(self._commits))}.parquet")
+        self._commits.append(events.Committed(shard, ()))
 
     def finish(self) -> None:
-        """Write what is left and mark the run as finished: from here on its clips are there."""
+        """Write what is left, the ledger and the manifest: from here on it is a run."""
         if self._writer.num_rows:
             self._write_shard()
         clips, units = [], []
@@ -141,10 +138,11 @@ class RunWriter:
             clips.append(events.PlannedClip(split, clip_id, length))
             rows = length or 0
             units.append(events.UnitProgress(None, clip_no, split, rows, None, True, rows, lost))
-        self._events.record(
-            events.Committed(None, tuple(units), tuple(clips)), events.Finished(now_text())
-        )
-        self._events.close()
+        self._commits.append(events.Committed(None, tuple(units)))
+        planned = events.Planned(self._manifest.run_id, tuple(clips))
+        with closing(EventLog(self.folder)) as log:
+            log.record(planned, *self._commits, events.Finished(now_text()))
+        self._manifest.write(self.folder)
 
     def __enter__(self) -> RunWriter:
         return self
@@ -152,8 +150,6 @@ class RunWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.finish()
-        else:
-            self._events.close()
 
 
 def remove_uncommitted(home: RunHome, ledger: LedgerReader) -> None:

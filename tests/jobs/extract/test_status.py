@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -24,7 +25,7 @@ from posemill.jobs.extract.run import extract
 from posemill.jobs.extract.status import Progress, read_status, stop_run
 from posemill.machine.gpus import Gpu
 from posemill.machine.live_files import write_live
-from posemill.runs.events import Committed, Finished, Lost, PlannedClip, UnitProgress
+from posemill.runs.events import Committed, Finished, Lost, Planned, PlannedClip, UnitProgress
 from posemill.runs.home import holder_of, run_lock
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
@@ -152,7 +153,7 @@ def test_a_lock_that_cannot_be_read_is_not_guessed_at(tmp_path, bystander, monke
     assert re.search(said, status.headline())
     with pytest.raises(RunError, match=said):
         stop_run(tmp_path)
-    with EventLog(tmp_path) as events:
+    with closing(EventLog(tmp_path)) as events:
         events.record(Finished("2026"))
     assert read_status(tmp_path).state == "finished"
 
@@ -220,7 +221,7 @@ def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for,
     (tree / "dev" / "d" / "0002.png").write_bytes(b"x")
     for retry_failed, is_new in ((False, False), (True, True)):  # a frame is tried again
         extract(config)
-        with EventLog(tmp_path / "run") as events:
+        with closing(EventLog(tmp_path / "run")) as events:
             events.record(Finished(then))
         extract(config.replace(retry_failed=retry_failed))
         finished_at = read_status(tmp_path / "run").finished_at
@@ -228,7 +229,7 @@ def test_a_run_with_nothing_left_was_finished_when_it_was(make_tree, config_for,
     (tree / "dev" / "d" / "0002.png").unlink()
     clean = config.replace(out=tmp_path / "clean")
     extract(clean)
-    with EventLog(tmp_path / "clean") as events:
+    with closing(EventLog(tmp_path / "clean")) as events:
         events.record(Finished(then))
     extract(clean.replace(retry_failed=True))
     assert read_status(tmp_path / "clean").finished_at == then
@@ -254,7 +255,8 @@ def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
     clips = (PlannedClip("a", "1", 10), PlannedClip("a", "2", 10))
     lost = (Lost(3, 1, "/1", "corrupt", "it is"),)
     events = EventLog(tmp_path)
-    events.record(Committed(None, (UnitProgress(None, 1, "a", 0, None, True, 10, lost),), clips))
+    first = UnitProgress(None, 1, "a", 0, None, True, 10, lost)
+    events.record(Planned("run", clips), Committed(None, (first,)))
     with run_lock(tmp_path):
         snapshot = read_status(tmp_path)
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})

@@ -210,7 +210,7 @@ def run_job(
                 on_count(done, total)
 
         events = open_events(job, clips, manifest, on_count=count, records=records)
-        stack.enter_context(events)
+        stack.enter_context(closing(events))
         ledger = events.ledger
         (folder / LOGS_NAME).mkdir(exist_ok=True)
         log = stack.enter_context(closing(LogFile(log_path(folder))))
