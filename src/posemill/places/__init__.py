@@ -81,10 +81,7 @@ class Place(ABC):
 
     @abstractmethod
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[Entry]:
-        """Yield the objects behind a key and below a prefix (`x/`, or empty) in the order of keys.
-
-        Page by page: a million take no more memory than some.
-        """
+        """Yield, page by page, the objects behind a key and below a prefix (`x/`), in order."""
 
     @abstractmethod
     def delete(self, key: str) -> None:

@@ -88,9 +88,8 @@ def read_lease(place: Place) -> LeaseState | None:
 class Lease:
     """Held while a coordinator works at a place; renewed by a thread.
 
-    A lease of the same owner is taken over at once. `live` is asked at each renewal what is to be
-    told; `on_wait` is called several times a second with the holder while its silence is waited
-    for, and what it raises ends the wait.
+    A lease of the same owner is taken over at once. `live` says at each renewal what is to be told;
+    `on_wait` hears again and again for whose silence is waited, and what it raises ends the wait.
     """
 
     def __init__(

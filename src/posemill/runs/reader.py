@@ -29,8 +29,6 @@ from posemill.runs.shards import BlockPlan, middle_row, part_for, plan_blocks, r
 from posemill.skeletons import get_skeleton
 from posemill.terminal import counted
 
-_ARRAY_COLUMNS = ("width", "height", "keypoints", "scores")
-
 
 def open_run(path: Path | str) -> Run:
     """Return the run in a folder or at a URI, finished or not: what was committed to it so far."""
@@ -270,9 +268,9 @@ class Run:
             name: np.empty((sum(map(len, plans)), *values.shape[1:]), values.dtype)
             for name, values in empty.items()
         }
-        start = 0
+        columns, start = ("width", "height", "keypoints", "scores"), 0
         for plan in plans:
-            table = read_rows(self._home, plan, self.skeleton_name, _ARRAY_COLUMNS)
+            table = read_rows(self._home, plan, self.skeleton_name, columns)
             for name, values in arrays_of(table, self.skeleton_name).items():
                 arrays[name][start : start + len(plan)] = values
             start += len(plan)

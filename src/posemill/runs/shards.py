@@ -169,11 +169,7 @@ def _read(file: pq.ParquetFile, path: Path, rows: ShardRows, wanted: pa.Schema) 
 
 
 def checksum_of(shard: BinaryIO) -> str:
-    """Return what tells a shard from all others: the digest of its footer.
-
-    That holds the run's id, the shard's name and where every column lies; pages have checksums of
-    their own.
-    """
+    """Return the digest of a shard's footer: run, name, places of columns, not what pages hold."""
     end = shard.seek(0, os.SEEK_END)
     shard.seek(max(0, end - 8))
     size = int.from_bytes(shard.read(4), "little")
