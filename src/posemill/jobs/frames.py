@@ -80,15 +80,15 @@ def check_parts_differ(clips: Iterable[Clip]) -> None:
     seen: dict[str, Clip] = {}
     for clip in clips:
         folder = "/".join(clip_parts(clip))
-        if folder in seen:
+        other = seen.setdefault(folder, clip)
+        if other is not clip:
             raise RunError(
                 "the clips {clip_id!r} and {clip_id_2!r} would both be written to the folder "
                 "{folder!r}; rename one of them",
-                clip_id=seen[folder].clip_id,
+                clip_id=other.clip_id,
                 clip_id_2=clip.clip_id,
                 folder=folder,
             )
-        seen[folder] = clip
 
 
 def plan_packs(folder: Path, clips: Sequence[Clip], decoder: str, size: TargetSize) -> None:

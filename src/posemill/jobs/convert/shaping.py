@@ -45,9 +45,7 @@ class Shaping:
         self._source, self._form = source, form
         self.dropped: dict[str, None] = {}  # which points are left out, in words
         if form is not None:
-            has_others = source.person == "all" and not has_room
-            recipe = _check_format(recipe, form, has_others=has_others)
-            _expect_order(source, recipe)
+            recipe = _check_recipe(recipe, form, source, has_room=has_room)
             recipe = dataclasses.replace(recipe, has_people=source.has_people)
             if source.run is not None:
                 found_by, root = source.run.manifest.extraction, source.pictures_root
@@ -92,8 +90,14 @@ class Shaping:
             summary.losses = (*summary.losses, without_file)
 
 
-def _check_format(recipe: Recipe, form: Format, *, has_others: bool) -> Recipe:
+def _check_recipe(recipe: Recipe, form: Format, source: ClipInput, *, has_room: bool) -> Recipe:
     """Return the recipe with the format's usual fill; raise where it cannot hold the result."""
+    draws_lines = {
+        "interpolate": recipe.interpolate > 0,
+        "fill": recipe.fill == "interpolate",
+        "smooth": recipe.smooth != "none",
+    }
+    drawn_by = next((name for name, is_chosen in draws_lines.items() if is_chosen), "")
     faults = {
         "{name} holds {layouts}, not {layout}: choose another {--skeleton} or format": not (
             form.holds(recipe.layout or form.layouts[0])
@@ -105,7 +109,9 @@ def _check_format(recipe: Recipe, form: Format, *, has_others: bool) -> Recipe:
         "{name} has no folders of its source, which {--replace} renames: leave it out, or choose "
         "txt or openpose": not form.mirrors and bool(recipe.replace),
         "{name} holds one person in a frame: choose {--person:main} or a number, or one of "
-        "{with_people}": not form.holds_people and has_others,
+        "{with_people}": not form.holds_people and source.person == "all" and not has_room,
+        "{path} holds loose pictures, which do not follow each other in time: leave out {option}, "
+        "or take a run without them": bool(drawn_by) and source.has_loose_pictures,
     }
     for template, is_fault in faults.items():
         if is_fault:
@@ -114,29 +120,14 @@ def _check_format(recipe: Recipe, form: Format, *, has_others: bool) -> Recipe:
                 **vars(recipe),
                 name=form.name,
                 layouts=" or ".join(form.layouts),
+                path=source.path,
+                option=Option(drawn_by, getattr(recipe, drawn_by, "")),
                 with_shares=", ".join(name for name in FORMATS if not get_format(name).has_pixels),
                 with_people=", ".join(name for name in FORMATS if get_format(name).holds_people),
             )
     if form.has_mask and recipe.fill is None:
         return dataclasses.replace(recipe, fill="zero")
     return recipe
-
-
-def _expect_order(source: ClipInput, recipe: Recipe) -> None:
-    """Raise if lines would be drawn between pictures that have nothing to do with each other."""
-    draws_lines = {
-        "interpolate": recipe.interpolate > 0,
-        "fill": recipe.fill == "interpolate",
-        "smooth": recipe.smooth != "none",
-    }
-    for name, is_chosen in draws_lines.items():
-        if is_chosen and source.has_loose_pictures:
-            raise ConfigError(
-                "{path} holds loose pictures, which do not follow each other in time: leave out "
-                "{option}, or take a run without them",
-                path=source.path,
-                option=Option(name, getattr(recipe, name)),
-            )
 
 
 def dropped_points(source_name: str, target_name: str) -> str:

@@ -37,8 +37,16 @@ _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
 # Deaths of one worker that end a run, by what they were of, since the last commit of any worker: a
-# machine that goes away takes many at once.
+# machine that goes away takes many at once. And what to do then.
 _MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
+_ADVICE = {
+    "failed start": "if the machine has too little memory for the engine, use fewer workers",
+    "outside kill": "find out who ends them from outside (a scheduler, a limit on memory or time), "
+    "then run the same command again",
+    "refused instruction": "the machine refuses an instruction that its processor names, as some "
+    "virtual machines do: posemill doctor there says which library it is; choose another one, as "
+    "by {--engine-option:runtime=onnxruntime} or {--decoder:opencv}",
+}
 
 
 class StopSignals:
@@ -179,23 +187,15 @@ class Coordinator:
         """Go on with what a task left: its worker was asked to stop, or made room for a new one."""
         left = self._under_way.pop(task.name, None)  # None: its engine was broken
         if left is not None and left.units and not self._is_stopping:
-            why = "goes on in a new worker, the old one had grown"
-            if task.suspect_frame is not None:
-                why = f"frame {task.suspect_frame} went well by itself, the rest goes on"
-            self._log.write(f"{task.name}: {why}")
+            self._log.write(f"{task.name}: what is left of it goes on")
             self._again.append(Task(left.units))
 
     def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
         task: Task | None = died.task
         self._log.write(f"worker {died.worker_index}: {died.reason}")
-        self._news.append(
-            Message(
-                "worker {worker_index} ended: {reason}; another one goes on with its frames",
-                worker_index=died.worker_index,
-                reason=died.reason,
-            )
-        )
+        template = "worker {worker_index} ended: {reason}; another one goes on with its frames"
+        self._news.append(Message(template, **vars(died)))
         position, frame, phase, _ = died.place
         is_blamed = not self._is_innocent(died)
         rest = None if task is None else self._under_way.pop(task.name, None)
@@ -207,11 +207,8 @@ class Coordinator:
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
             unit, given_up = suspect, (frame, phase, message)
         elif tries >= _MOST_TRIES and left:
-            message = Message(
-                "{reason}; workers died {tries} times, at different frames",
-                reason=died.reason,
-                tries=tries,
-            )
+            template = "{reason}; workers died {tries} times, at different frames"
+            message = Message(template, reason=died.reason, tries=tries)
             unit = next(iter(left.values()))
             given_up = unit.next_frame, -1, message
         if given_up is not None:
@@ -258,26 +255,12 @@ class Coordinator:
         self._deaths[kind, died.worker_index] += 1
         if (number := self._deaths[kind, died.worker_index]) < _MOST_DEATHS[kind]:
             return True
-        if kind == "outside kill":
-            raise RunError(
-                "workers were {reason} from outside {number} times without any progress in "
-                "between; no frame is to blame and none was given up: find out who ends them (a "
-                "scheduler, a limit on memory or time), then run the same command again",
-                reason=died.reason,
-                number=number,
-            )
-        advice = Message("if the machine has too little memory for the engine, use fewer workers")
-        if kind == "refused instruction":
-            advice = Message(
-                "the machine refuses an instruction that its processor names, as some virtual "
-                "machines do: posemill doctor there says which library it is; choose another one, "
-                "as by {--engine-option:runtime=onnxruntime} or {--decoder:opencv}"
-            )
         raise RunError(
-            "workers die before they can start ({reason}); no frame is to blame and none was "
-            "given up: {advice}; see posemill logs {name!q} --worker {worker_index}",
+            "a worker died {number} times without any progress ({reason}); no frame is to blame "
+            "and none was given up: {advice}; see posemill logs {name!q} --worker {worker_index}",
+            number=number,
             reason=died.reason,
-            advice=advice,
+            advice=Message(_ADVICE[kind]),
             name=self._home.name,
             worker_index=died.worker_index,
         )
@@ -292,15 +275,10 @@ class Coordinator:
         in_flight = self._num_received - _done_in(counts)  # not durable yet
         for worker in workers:
             in_flight[worker["split"]] += worker["num_frames"]
-        progress = Progress(
-            tuple(counts),
-            in_flight,
-            seconds=now - self._started_at,
-            num_workers=len(workers),
-            news=tuple(self._news),
-        )
-        speed, self._news = self._speed.see(progress.frames_done), []
-        progress = dataclasses.replace(progress, frames_per_second=speed)
+        speed = self._speed.see((_done_in(counts) + in_flight).total())
+        seconds, news = now - self._started_at, tuple(self._news)
+        progress = Progress(tuple(counts), in_flight, speed, seconds, len(workers), news)
+        self._news = []
         if self._on_progress is not None:
             self._on_progress(progress)
         note = {"workers_on": self._workers_on, "workers": workers}

@@ -230,17 +230,18 @@ def run_job(
         job.finish(events, clips)
         if is_left:
             events.record(Finished(now_text()))
+        counts = tuple(ledger.counts())
+        num_now = max(0, Progress(counts).frames_done - before)
         summary = job.summary_type(
-            tuple(ledger.counts()),
+            counts,
+            frames_per_second=num_now / seconds if num_now and seconds else None,
             seconds=round(seconds, 3),
             reasons=tuple(ledger.reasons()),
+            num_frames_now=num_now,
             num_bytes=sum(ledger.shard_sizes().values()),
             name=home.name,
             folder=job.asked if uri_of(job.asked) else job.asked.absolute(),
         )
-        num_now = max(0, summary.frames_done - before)
-        speed = num_now / seconds if num_now and seconds else None
-        summary = replace(summary, num_frames_now=num_now, frames_per_second=speed)
         log.write(f"finished: {summary.describe()}")
         return summary
 
