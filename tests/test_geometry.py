@@ -54,14 +54,15 @@ def test_square_units_undo_the_aspect_and_a_box_reaches_from_minus_one_to_one():
 
 
 def test_short_gaps_are_closed_and_long_ones_the_ends_and_frames_without_a_row_stay():
-    closed, new = geometry.interpolate_gaps(line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN), 2)
+    points = line(NAN, 0, NAN, 2, NAN, NAN, NAN, 10, NAN)
+    closed, new = geometry.interpolate_gaps(points, 2, np.arange(9))
     np.testing.assert_allclose(closed, line(NAN, 0, 1, 2, NAN, NAN, NAN, 10, NAN))
     assert new[:, 0].tolist() == [False, False, True] + [False] * 6
     points, indices = line(0, NAN, 10, 11), np.array([0, 1, 10, 11], np.int64)
     for max_gap, is_closed in ((2, False), (8, False), (9, True)):
-        _, new = geometry.interpolate_gaps(points, max_gap, frame_indices=indices)
+        _, new = geometry.interpolate_gaps(points, max_gap, indices)
         assert new.any() == is_closed, max_gap
-    closed, _ = geometry.interpolate_gaps(points, 9, frame_indices=indices)
+    closed, _ = geometry.interpolate_gaps(points, 9, indices)
     np.testing.assert_allclose(closed, line(0, 1, 10, 11))
 
 
@@ -95,7 +96,7 @@ def test_no_short_gap_is_left_and_no_found_point_changes(found, max_gap):
     mask = np.array(found, bool)
     points = np.random.default_rng(0).random((*mask.shape, 3)).astype(np.float32)
     points[~mask] = NAN
-    closed, new = geometry.interpolate_gaps(points, max_gap)
+    closed, new = geometry.interpolate_gaps(points, max_gap, np.arange(len(points)))
     np.testing.assert_array_equal(closed[mask], points[mask])
     np.testing.assert_array_equal(~np.isnan(closed[..., 0]), mask | new)
     for column in range(mask.shape[1]):

@@ -225,10 +225,7 @@ def as_in_extract(name: str, **changes: Any) -> Any:
 
 
 class FramesConfig(Settings, command="frames"):
-    """Which videos to decode once, into which folder, as what pictures.
-
-    Each field is a keyword, a name in a TOML file and a flag; its help says what it is.
-    """
+    """Which videos to decode once, into which folder, as what pictures."""
 
     source: Path = as_in_extract("source", help="Videos, one of them, a list of them; frames too.")
     out: Path = as_in_extract(

@@ -108,23 +108,20 @@ def normalize_by_bbox(points: FloatArray) -> FloatArray:
 
 
 def interpolate_gaps(
-    points: FloatArray, max_gap: int, *, frame_indices: IntArray | None = None
+    points: FloatArray, max_gap: int, frame_indices: IntArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return points with short gaps closed by straight lines, and `(frames, keypoints)`: where.
 
     Args:
         points: `(frames, keypoints, 3)`.
         max_gap: The longest run of missing frames to close. Runs at either end stay.
-        frame_indices: `(frames,)` rising positions in time; 0, 1, 2 … by default. Positions
-            between them that have no row are missing frames too.
+        frame_indices: `(frames,)` rising positions in time. Positions between them that have no row
+            are missing frames too.
     """
-    if max_gap < 0:
-        raise ValueError(f"max_gap: expected 0 or more frames, got {max_gap}")
     before, after = _neighbours(~np.isnan(points[..., 0]))
     new: BoolArray = np.isnan(points[..., 0]) & (before >= 0) & (after < len(points))
-    times = np.arange(len(points)) if frame_indices is None else frame_indices
-    new[new] = times[after[new]] - times[before[new]] - 1 <= max_gap
-    return _between(points, new, before, after, times=times) if new.any() else points, new
+    new[new] = frame_indices[after[new]] - frame_indices[before[new]] - 1 <= max_gap
+    return _between(points, new, before, after, times=frame_indices) if new.any() else points, new
 
 
 def fill_missing(points: FloatArray, how: Fill, *, unseen: float = 0.0) -> FloatArray:

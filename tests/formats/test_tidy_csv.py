@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path, change, said):
 
 def test_more_than_a_field_can_hold_is_refused(tmp_path):
     clip = make_clip(1, extra={"note": "x" * 70_000})
-    with pytest.raises(FormatError, match=r"characters beside its points, expected at most 65536"):
+    with pytest.raises(FormatError, match=r"clip_1.*expected at most 65536: cut it"):
         CSV.write([clip], tmp_path / "a.csv", recipe=Recipe())
 
 

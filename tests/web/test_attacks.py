@@ -338,7 +338,7 @@ def test_the_process_that_reads_files_may_die_hang_or_fail_alone(entry_of):
     address = ClipAddress(entry_of("fake"), "train", "nobody")
     with closing(child):
         with pytest.raises(RunError, match="died of this one"):
-            child.ask(read_frames, _Kills(), 0, 1, 64)
+            child.ask(read_frames, _Kills(), 0, 1, 64, seconds=60)
         with pytest.raises(RunError, match="no keypoints of a clip 'nobody'"):
             child.ask(read_frames, address, 0, 1, 64, seconds=60)
         with pytest.raises(RunError, match="took longer than 0 s"):
@@ -348,7 +348,7 @@ def test_the_process_that_reads_files_may_die_hang_or_fail_alone(entry_of):
         with pytest.raises(RunError, match="the server is stopping"):
             waiting.result()
     with pytest.raises(RunError, match="the server is stopping"):
-        child.ask(read_frames, address, 0, 1, 64)
+        child.ask(read_frames, address, 0, 1, 64, seconds=60)
 
 
 class _Kills:

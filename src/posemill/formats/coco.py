@@ -31,6 +31,13 @@ from posemill.terminal import warn_once
 _SKELETON, _BODY = "coco-133", "coco-17"
 _FIELDS = {"keypoints": ("body", 17), "foot_kpts": ("feet", 6), "face_kpts": ("face", 68),
            "lefthand_kpts": ("left_hand", 21), "righthand_kpts": ("right_hand", 21)}  # fmt: skip
+_CATEGORY = {
+    "id": 1,
+    "name": "person",
+    "supercategory": "person",
+    "keypoints": get_skeleton(_BODY).point_names,
+    "skeleton": [(one + 1, other + 1) for one, other in get_skeleton(_BODY).bones],
+}
 
 
 class CocoFormat(PeopleFormat):
@@ -58,7 +65,7 @@ class CocoFormat(PeopleFormat):
                 if clips.is_first:
                     info = {"description": "posemill", "posemill": clips.header()}
                     handle.write(f'{{"info": {json.dumps(info)},\n')
-                    handle.write(f'"categories": [{json.dumps(_category())}],\n"images": [')
+                    handle.write(f'"categories": [{json.dumps(_CATEGORY)}],\n"images": [')
                 video = {"name": clip.clip_id, "skeleton": clip.skeleton_name}
                 video_id = videos.add(json_text.record_of(clip) | video, clip.clip_id)
                 _write_frames(clip, video_id, images, people)
@@ -78,19 +85,10 @@ class CocoFormat(PeopleFormat):
         if not isinstance(content, dict) or not isinstance(content.get("images"), list):
             raise ValueError("expected an object with a list 'images'")
         videos = content.get("videos") or [{}]
-        is_ours = isinstance(videos, list) and all(map(_is_ours, videos))
+        is_ours = isinstance(videos, list) and all(
+            isinstance(video, dict) and {"clip_id", "sizes_wh"} <= video.keys() for video in videos
+        )
         yield from _read_ours(*_sorted(content)) if is_ours else _read_plain(path, content)
-
-
-def _category() -> dict[str, Any]:
-    body = get_skeleton(_BODY)
-    return {
-        "id": 1,
-        "name": "person",
-        "supercategory": "person",
-        "keypoints": list(body.point_names),
-        "skeleton": [[one + 1, other + 1] for one, other in body.bones],
-    }
 
 
 def _write_frames(
@@ -149,10 +147,6 @@ def _box(points: npt.NDArray[np.float64]) -> list[float]:
         return [0.0, 0.0, 0.0, 0.0]
     low, high = points[:, :2].min(0), points[:, :2].max(0)
     return [round(value, 3) for value in (*low.tolist(), *(high - low).tolist())]
-
-
-def _is_ours(video: Any) -> bool:
-    return isinstance(video, dict) and {"clip_id", "sizes_wh"} <= video.keys()
 
 
 def _sorted(content: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +33,12 @@ BODY_25 = tuple(
 _MEANS = {"neck": ("left_shoulder", "right_shoulder"), "mid_hip": ("left_hip", "right_hip")}
 _PARTS = {"face_keypoints_2d": ("face", 70), "hand_left_keypoints_2d": ("left_hand", 21),
           "hand_right_keypoints_2d": ("right_hand", 21)}  # fmt: skip
+_PLACES = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
+# `(25, 2)`: the two points of coco-133 whose mean each of the 25 is (twice the same).
+_SOURCES = np.array([[_PLACES[each] for each in _MEANS.get(name, (name,) * 2)] for name in BODY_25])
 _MAX_FRAME_BYTES = 1 << 22
 # What a file of people or of our clips says early, however it is laid out.
 IS_OPENPOSE = re.compile(rb'"people"\s*:|"clips"\s*:\s*\[')
-
-
-@cache
-def _body_25_sources() -> tuple[tuple[int, int], ...]:
-    """Return for each of the 25 the two points of coco-133 whose mean it is (twice the same)."""
-    place_of = get_skeleton("coco-133").point_names.index
-    pairs = (_MEANS.get(name, (name, name)) for name in BODY_25)
-    return tuple((place_of(one), place_of(other)) for one, other in pairs)
 
 
 def _person_of(points: npt.NDArray[np.float64], person_id: int) -> dict[str, Any]:
@@ -53,7 +47,7 @@ def _person_of(points: npt.NDArray[np.float64], person_id: int) -> dict[str, Any
     if len(points) == 18:
         person["pose_keypoints_2d"] = points.ravel().tolist()
         return person | {key: [] for key in _PARTS}
-    pairs = points[np.array(_body_25_sources())]  # (25, 2, 3)
+    pairs = points[_SOURCES]  # (25, 2, 3)
     body = np.round(pairs.mean(axis=1), 6)
     body[:, 2] = pairs[..., 2].min(axis=1)
     body[body[:, 2] == 0] = 0
@@ -110,11 +104,10 @@ def _points(person: dict[str, Any]) -> npt.NDArray[np.float64]:
     if len(body) == 18 and not any(map(person.get, _PARTS)):
         return body
     points = points_by_part(person, _PARTS)
-    where = {name: index for index, name in enumerate(get_skeleton("coco-133").point_names)}
     names = BODY_25 if len(body) == 25 else get_skeleton("openpose-18").point_names
     for name, point in zip(names, body, strict=False):
-        if name in where:
-            points[where[name]] = point
+        if name in _PLACES:
+            points[_PLACES[name]] = point
     return points
 
 
@@ -211,7 +204,7 @@ def _clip_of(record: Any) -> PoseClip:
 
 
 def _in_order(frames: dict[str, Any]) -> list[Any]:
-    """Return frames by their json_text.numbers: a tool that sorts keys puts "10" before "2"."""
+    """Return frames by their numbers: a tool that sorts keys puts "10" before "2"."""
     if all(key.isdecimal() for key in frames):
         return [frames[key] for key in sorted(frames, key=int)]
     return list(frames.values())

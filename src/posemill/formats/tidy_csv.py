@@ -83,15 +83,7 @@ def _rows_of(clip: PoseClip, header: dict[str, Any]) -> Iterator[tuple[Any, ...]
         info: dict[str, Any] = {"size": clip.sizes_wh[row].tolist()}
         if clip.image_paths:
             info["picture"] = clip.image_paths[row]
-        text = line_of(whole | info if row == 0 else info, clip.clip_id)
-        if len(text) > _MAX_INFO:
-            raise ContentError(
-                "clip {clip_id!r}: {num_characters} characters beside its points, expected at "
-                "most {max_info}; choose another format (parquet, npz …)",
-                clip_id=clip.clip_id,
-                num_characters=len(text),
-                max_info=_MAX_INFO,
-            )
+        text = line_of(whole | info if row == 0 else info, clip.clip_id, most=_MAX_INFO)
         # 9 digits are enough to give a float32 back.
         start = (clip.clip_id, clip.split, int(clip.frame_indices[row]))
         for number, index in enumerate(rows, start=1):

@@ -41,9 +41,7 @@ class ChildProcess:
         except RuntimeError as error:
             raise RunError(_CLOSED) from error
 
-    def ask(
-        self, function: Callable[..., Any], *arguments: Any, seconds: float | None = None
-    ) -> Any:
+    def ask(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Return the result of a function; see `submit`."""
         try:
             return self.submit(function, *arguments, seconds=seconds).result()

@@ -19,7 +19,6 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.clips.people import choose_person
 from posemill.errors import PosemillError, RunError
-from posemill.files import PREPARED_ENDING
 from posemill.inspection.comparison.measure import PartAgreement, part_frames, shared_rows
 from posemill.inspection.comparison.pairs import choose_layout, cut_clip
 from posemill.inspection.drawing.placing import model_bounds
@@ -30,7 +29,7 @@ from posemill.runs.queries import ShardRows, read_ledger
 from posemill.runs.reader import open_run
 from posemill.runs.shards import BlockPlan
 from posemill.skeletons import palette
-from posemill.web.library import ClipAddress
+from posemill.web.library import ClipAddress, prepared_files
 
 MOST_FRAMES = 500  # of a window
 STRIP_BINS = 600
@@ -206,7 +205,7 @@ def _clip_of(path: Path, mark: int, clip_id: str) -> PoseClip:
 
 def _clip_of_file(address: ClipAddress) -> PoseClip:
     """Return a clip of prepared data; only files that are there are looked at."""
-    for path in address.entry.folder.glob(f"*{PREPARED_ENDING}"):
-        if path.name == f"{address.split}{PREPARED_ENDING}" and not path.is_symlink():
-            return _clip_of(path, path.lstat().st_mtime_ns, address.clip_id)
-    raise RunError("there is no split {split!r}", split=address.split)
+    path = prepared_files(address.entry.folder).get(address.split)
+    if path is None or path.is_symlink():
+        raise RunError("there is no split {split!r}", split=address.split)
+    return _clip_of(path, path.lstat().st_mtime_ns, address.clip_id)

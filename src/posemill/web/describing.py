@@ -17,7 +17,7 @@ from typing import Any
 
 from posemill.config import ExtractConfig
 from posemill.errors import PosemillError
-from posemill.files import PREPARED_ENDING, FolderKind, open_plain
+from posemill.files import FolderKind, open_plain
 from posemill.jobs.extract.status import log_path, read_status
 from posemill.machine.live_files import last_lines, read_live
 from posemill.messages import Message
@@ -28,7 +28,7 @@ from posemill.training.record.live import LOG_NAME, read_object
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runs.status import read_sweep_status, read_train_status
 from posemill.web.answers import READ_ERRORS, reason_of
-from posemill.web.library import Entry, Library
+from posemill.web.library import Entry, Library, prepared_files
 
 _STATS = {"num_clips": int, "num_frames": int, "options": dict, "parts": dict, "skeleton": str}
 _LOG_LINES = 200
@@ -91,8 +91,7 @@ def _sweep_row(folder: Path) -> dict[str, Any]:
 
 def _prepared_row(folder: Path) -> dict[str, Any]:
     splits = []
-    for path in sorted(folder.glob(f"*{PREPARED_ENDING}")):
-        split = path.name.removesuffix(PREPARED_ENDING)
+    for split, path in prepared_files(folder).items():
         stats = read_object(folder / f"{split}_stats.json")
         # Another maker's may hold anything under these names.
         facts = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posemill.errors import RunError
-from posemill.files import FolderKind, folder_kind
+from posemill.files import PREPARED_ENDING, FolderKind, folder_kind
 
 _MOST_ENTRIES = 1_000_000  # files and folders looked at; a dataset may lie below the folders too
 _MOST_DEPTH = 12
@@ -46,6 +46,12 @@ class ClipAddress:
     entry: Entry
     split: str
     clip_id: str
+
+
+def prepared_files(folder: Path) -> dict[str, Path]:
+    """Return the files of prepared data, by split."""
+    paths = sorted(folder.glob(f"*{PREPARED_ENDING}"))
+    return {path.name.removesuffix(PREPARED_ENDING): path for path in paths}
 
 
 class Library:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from posemill.clips.inputs import ClipInput, ClipName
-from posemill.files import PREPARED_ENDING, folder_kind
+from posemill.files import folder_kind
 from posemill.inspection.quality import measure
 from posemill.messages import Message, to_json
 from posemill.records import PoseClip
@@ -23,6 +23,7 @@ from posemill.runs.queries import read_ledger
 from posemill.runs.reader import open_run
 from posemill.skeletons import get_skeleton
 from posemill.web.clip_index import MOST_PARTS, mark_of, open_index
+from posemill.web.library import prepared_files
 
 _COMMIT_EVERY = 200  # clips
 _MEASURED = ("badness", "num_jumps", "num_swaps", "num_frozen")
@@ -66,7 +67,7 @@ def list_run(folder: Path, database: sqlite3.Connection) -> None:
 
 def _list_files(folder: Path, database: sqlite3.Connection) -> None:
     """List the clips of prepared data: each split is a file."""
-    for split, path in _splits_of(folder):
+    for split, path in prepared_files(folder).items():
         mark = str(path.lstat().st_mtime_ns)
         outlines = list(ClipInput(path).outlines())
         rows = (
@@ -100,14 +101,9 @@ def _clips_of_run(folder: Path, stale: Collection[ClipName]) -> Iterator[PoseCli
 
 def _clips_of_files(folder: Path, stale: Collection[ClipName]) -> Iterator[PoseClip]:
     stale_splits = {split for split, _ in stale}
-    for split, path in _splits_of(folder):
+    for split, path in prepared_files(folder).items():
         if split in stale_splits:
             yield from (replace(clip, split=split) for clip in ClipInput(path).clips())
-
-
-def _splits_of(folder: Path) -> list[tuple[str, Path]]:
-    paths = sorted(folder.glob(f"*{PREPARED_ENDING}"))
-    return [(path.name.removesuffix(PREPARED_ENDING), path) for path in paths]
 
 
 def _measure(

@@ -60,13 +60,7 @@ def write_clip(address: ClipAddress, kind: str, target: Path) -> int:
 
     clip = read_whole(address, MOST_FILE_FRAMES)
     if kind != "mp4":
-        recipe = Recipe(
-            layout=clip.skeleton_name,
-            normalize=clip.normalized,
-            interpolate=clip.interpolated,
-            smooth=clip.smoothed,
-        )
-        get_format(kind).write(iter([clip]), target, recipe=recipe)
+        get_format(kind).write([clip], target, recipe=Recipe())
         return len(clip)
     frames = _originals_of(address.entry).frames(clip, range(len(clip)))
     pictures = (draw(frame, clip, row) for row, frame in frames)

@@ -11,7 +11,7 @@ from posemill.blocks import join_clips
 from posemill.errors import ContentError, FormatError
 from posemill.files import CORRUPT, reading
 from posemill.formats.shared import contract, json_text
-from posemill.formats.shared.contract import ClipStream, Format, Recipe, make_clip, skeleton_for
+from posemill.formats.shared.contract import ClipStream, Format, Recipe, header_fields, make_clip
 from posemill.formats.shared.people import are_pixels, from_pixels, to_pixels
 from posemill.testing.formats import make_clip as some_clip
 
@@ -109,14 +109,15 @@ def test_whatever_broken_bytes_raise_is_a_format_error(tmp_path):
 
 
 def test_a_skeleton_is_checked_or_guessed():
-    assert skeleton_for(18, PATH, "openpose-18") == skeleton_for(18, PATH) == "openpose-18"
+    for header in ({"skeleton": "openpose-18"}, {}):
+        assert header_fields(header, 18, PATH) == {"skeleton_name": "openpose-18"}
     for num_points, name, words in (
         (16, None, "no skeleton is named"),
         (17, "openpose-18", "expected 18 points a frame, got 17"),
         (17, "y" * 90, "unknown skeleton"),
     ):
         with pytest.raises((ContentError, ValueError), match=words):
-            skeleton_for(num_points, PATH, name)
+            header_fields({"skeleton": name}, num_points, PATH)
 
 
 def made(points, scores=None, mask=None, **fields):

@@ -61,9 +61,7 @@ def test_one_value_too_large_to_hold_is_refused_unread(tmp_path, name):
     with (tmp_path / "a.json").open("wb") as handle:
         handle.write(b'{"clips": [')
         handle.truncate((1 << 28) + 1)
-    with pytest.raises(
-        FormatError, match=r"a\.json: 268435457 bytes .*split it \(what posemill wr"
-    ):
+    with pytest.raises(FormatError, match=r"a\.json: 268435457 bytes .* 268435456: split it"):
         list(get_format(name).read(tmp_path / "a.json"))
 
 

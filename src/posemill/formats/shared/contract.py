@@ -291,24 +291,6 @@ def ending_of(path: Path) -> str:
     return ENDINGS.get(path.suffix.lower(), path.suffix.lower())
 
 
-def skeleton_for(num_points: int, path: Path, name: str | None = None) -> str:
-    """Return the skeleton a file names, checked; of a file that names none, the only one of ours
-    with so many points, which is said on stderr.
-    """
-    if name is None:
-        guess = skeletons.guess_skeleton(num_points, path)
-        if guess is None:
-            ours = map(skeletons.get_skeleton, skeletons.SKELETON_NAMES)
-            counts = sorted(known.num_points for known in ours)
-            template = "no skeleton is named, so expected {counts} points a frame, got {num_points}"
-            raise ContentError(template, counts=counts, num_points=num_points)
-        return guess
-    expected = known_skeleton(name).num_points
-    if expected != num_points:
-        raise ValueError(f"expected {expected} points a frame, got {num_points}")
-    return name
-
-
 def known_skeleton(name: str) -> skeletons.Skeleton:
     """Return the skeleton of a name in a file."""
     if not skeletons.is_skeleton(name):
@@ -397,6 +379,17 @@ def same_sizes(size_wh: Size | None, num_frames: int) -> npt.NDArray[np.int32]:
 
 
 def header_fields(header: Mapping[str, Any], num_points: int, path: Path) -> dict[str, Any]:
-    """Return the skeleton, checked, and what was done to clips, for `make_clip`, of a header."""
-    skeleton = skeleton_for(num_points, path, header.get("skeleton"))
-    return {"skeleton_name": skeleton, **fields_of_recipe(header.get("recipe"))}
+    """Return the skeleton, checked, and what was done to clips, for `make_clip`, of a header.
+
+    Where none is named it is the only one of ours with so many points, which is said on stderr.
+    """
+    name = header.get("skeleton")
+    if name is None and (name := skeletons.guess_skeleton(num_points, path)) is None:
+        ours = map(skeletons.get_skeleton, skeletons.SKELETON_NAMES)
+        counts = sorted(known.num_points for known in ours)
+        template = "no skeleton is named, so expected {counts} points a frame, got {num_points}"
+        raise ContentError(template, counts=counts, num_points=num_points)
+    expected = known_skeleton(name).num_points
+    if expected != num_points:
+        raise ValueError(f"expected {expected} points a frame, got {num_points}")
+    return {"skeleton_name": name, **fields_of_recipe(header.get("recipe"))}

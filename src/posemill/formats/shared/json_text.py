@@ -36,10 +36,7 @@ def load_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Return the value of a whole file, refusing one that is too large to hold."""
     size = path.stat().st_size
     if size > max_bytes:
-        template = (
-            "{size} bytes of JSON in one value; expected at most {max_bytes}: split it (what "
-            "posemill writes itself, a record a line, may be larger)"
-        )
+        template = "{size} bytes of JSON in one value; expected at most {max_bytes}: split it"
         raise ContentError(template, size=size, max_bytes=max_bytes)
     return parse_json(path.read_bytes())
 
@@ -97,20 +94,23 @@ class NumberedList:
         return self._num_records
 
 
-def line_of(record: Mapping[str, Any], clip_id: str) -> str:
-    """Return a record of a clip as a line of JSON; ContentError if it does not go into one."""
+def line_of(record: Mapping[str, Any], clip_id: str, *, most: int | None = None) -> str:
+    """Return a record of a clip as a line of JSON; ContentError if it does not go into one.
+
+    `most` characters may be in it, by default what `read_line_list` takes.
+    """
     try:
         line = json.dumps(record)
     except (TypeError, ValueError) as error:
         template = "clip {clip_id!r}: extra cannot be written as JSON: {error}"
         raise ContentError(template, clip_id=clip_id, error=error) from error
-    if len(line) >= MAX_LINE_BYTES - 4:
+    most = MAX_LINE_BYTES - 5 if most is None else most
+    if len(line) > most:
         template = (
-            "clip {clip_id!r}: {num_bytes} bytes of JSON; expected less than {max_line_bytes}: cut "
-            "it into several clips, or choose another format"
+            "clip {clip_id!r}: {num_bytes} bytes of JSON; expected at most {most}: cut it into "
+            "several clips, or choose another format"
         )
-        sizes = {"num_bytes": len(line), "max_line_bytes": MAX_LINE_BYTES}
-        raise ContentError(template, clip_id=clip_id, **sizes)
+        raise ContentError(template, clip_id=clip_id, num_bytes=len(line), most=most)
     return line
 
 

@@ -220,12 +220,12 @@ def _cannot_be(clip: PoseClip, error: ValueError) -> ConfigError:
 
 
 def _close_gaps(clip: PoseClip, max_gap: int) -> PoseClip:
-    points, new = interpolate_gaps(clip.points, max_gap, frame_indices=clip.frame_indices)
+    points, new = interpolate_gaps(clip.points, max_gap, clip.frame_indices)
     if not new.any():
         return clip
     # A closed gap is as sure as its ends: scores follow the same lines.
     known = np.where(clip.mask, clip.scores, np.float32(np.nan))[..., None]
-    scores, _ = interpolate_gaps(known, max_gap, frame_indices=clip.frame_indices)
+    scores, _ = interpolate_gaps(known, max_gap, clip.frame_indices)
     return dataclasses.replace(clip, points=points, scores=np.nan_to_num(scores[..., 0]))
 
 
