@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_a_signal_while_counting_leaves_no_plan(config_for, tmp_path, write_vide
     with pytest.raises(StoppedError, match=f"stopped by signal {signal.SIGTERM:d}; .*{config.out}"):
         run_module.run_job(Extraction(config), on_count=stop)
     assert seen == [(1, 2)]
-    with opening.EventLog(config.out) as events:
+    with closing(opening.EventLog(config.out)) as events:
         assert events.ledger.planned_run() is None
 
 
