@@ -45,7 +45,7 @@ from benchmarks.shared.measuring import (
     report,
     say,
 )
-from posemill.machine.allocator import return_freed_memory
+from posemill.machine.allocator import freed_memory_returned
 from posemill.training.config.train_config import TrainConfig
 from posemill.training.data.loaders import EpochLoader
 from posemill.training.data.normalize import Preparation
@@ -107,9 +107,8 @@ class Arms:
         folder = RunFolder(self.folder / f"run{self.number}")
         folder.path.mkdir(parents=True)
         trainer = Trainer(self.fresh(), self.config, Runtime().using(self.config), folder)
-        with numeric_settings(self.config):  # as `train_rank` does
+        with freed_memory_returned(), numeric_settings(self.config):  # as `train_rank` does
             trainer.run()
-        return_freed_memory()
         return [row["loss"] for row in folder.read_metrics()]
 
     def plain(self) -> list[float]:

@@ -19,20 +19,15 @@ def keep_freed_memory() -> bool:
     return _set_options({_MMAP_MAX: 0, _TRIM_THRESHOLD: (1 << 31) - 1, _TOP_PAD: 1 << 26})
 
 
-def return_freed_memory() -> None:
-    """Give what was kept to the system, and keep no more than is usual."""
-    # A trim threshold of 64 MB is the most that glibc goes up to by itself.
-    if _set_options({_MMAP_MAX: 65536, _TRIM_THRESHOLD: 1 << 26, _TOP_PAD: 1 << 17}):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 @contextmanager
 def freed_memory_returned() -> Iterator[None]:
-    """Give what the block kept to the system at its end, however it ends."""
+    """Give what the block kept to the system at its end, and keep no more than is usual."""
     try:
         yield
     finally:
-        return_freed_memory()
+        # A trim threshold of 64 MB is the most that glibc goes up to by itself.
+        if _set_options({_MMAP_MAX: 65536, _TRIM_THRESHOLD: 1 << 26, _TOP_PAD: 1 << 17}):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _set_options(options: dict[int, int]) -> bool:

@@ -46,13 +46,11 @@ class LogFile:
 
 def last_lines(path: Path, num_lines: int) -> list[str]:
     """Return the last lines of a log, none where there is no log."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as handle:
-            size = handle.seek(0, os.SEEK_END)
-            handle.seek(max(0, size - min(400 * num_lines, _MOST_BYTES)))
-            return handle.read().decode("utf-8", "replace").splitlines()[-num_lines:]
-    except FileNotFoundError:
-        return []
+    with suppress(FileNotFoundError), os.fdopen(open_plain(path), "rb") as handle:
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(max(0, size - min(400 * num_lines, _MOST_BYTES)))
+        return handle.read().decode("utf-8", "replace").splitlines()[-num_lines:]
+    return []
 
 
 def follow_lines(path: Path, is_over: Callable[[], bool]) -> Iterator[str]:
@@ -85,11 +83,9 @@ def write_live(folder: Path, content: Mapping[str, Any]) -> None:
 
 def read_live(folder: Path) -> dict[str, Any]:
     """Return what `write_live` left, nothing if it did not."""
-    try:
-        with os.fdopen(open_plain(folder / LIVE_NAME), "rb") as handle:
-            content = parse_json(handle.read(_MOST_BYTES))
-    except (OSError, ValueError):
-        return {}
+    content = None
+    with suppress(OSError, ValueError), os.fdopen(open_plain(folder / LIVE_NAME), "rb") as handle:
+        content = parse_json(handle.read(_MOST_BYTES))
     return content if isinstance(content, dict) else {}
 
 

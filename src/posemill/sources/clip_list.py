@@ -118,19 +118,13 @@ class Collector:
             )
         if not self._found:
             raise self.nothing(looked_for)
-        order = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
-        clips = sorted(
-            self._found.values(), key=lambda clip: (order[clip.split], natural_key(clip.clip_id))
-        )
+        splits = sort_splits(self.seen_splits)
+        clips = sorted(self._found.values(), key=lambda clip: natural_key(clip.clip_id))
+        clips.sort(key=lambda clip: splits.index(clip.split))
         rows = "".join(json.dumps([clip.split, clip.clip_id, digest_of(clip)]) for clip in clips)
-        return ClipList(
-            tuple(clips),
-            layout=self.layout,
-            root=self.root,
-            fingerprint=hashlib.sha256(rows.encode()).hexdigest(),
-            num_ignored=self.num_ignored,
-            problems=tuple(self.problems),
-        )
+        fingerprint = hashlib.sha256(rows.encode()).hexdigest()
+        found, problems = tuple(clips), tuple(self.problems)
+        return ClipList(found, self.layout, self.root, fingerprint, self.num_ignored, problems)
 
     def nothing(self, looked_for: str) -> SourceError:
         """Return the error for a root without clips: what was looked for, and what is there."""

@@ -11,7 +11,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -114,10 +114,9 @@ class Scratch:
         """Where the copies are; made when the first one is asked for."""
         # Of those whose process ids mean the same here as there: containers with one name may
         # share a folder for temporary files, and have ids of their own.
-        try:
+        space = "0"
+        with suppress(OSError):  # not Linux
             space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115
-        except OSError:
-            space = "0"  # not Linux
         prefix = f"posemill-scratch-{socket.gethostname()}-{space}-"
         for path in Path(tempfile.gettempdir()).glob(f"{prefix}*-*"):
             pid = path.name.removeprefix(prefix).partition("-")[0]
