@@ -102,7 +102,4 @@ def test_a_ray_cluster_that_does_not_answer_is_a_problem(monkeypatch):
     assert done.exit_code == 1
     found = json.loads(done.stdout)
     assert found["cluster"] is None
-    assert (
-        "no Ray cluster could be used at 127.0.0.1:9: nothing answers there"
-        in (found["problems"][0])
-    )
+    assert "no Ray cluster could be used at 127.0.0.1:9: [Errno" in found["problems"][0]

@@ -263,11 +263,13 @@ def connected(address: str, num_workers: int = 0) -> Iterator[None]:
         options = {"address": "local", "num_cpus": num_workers, "include_dashboard": False}
         options["object_store_memory"] = _LEAST_STORE
         template = "no Ray cluster could be started on this machine: {error}"
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        _check_answers(address)
+        if host and port.isdecimal():  # where nobody answers, Ray would try for many minutes
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
         with _as_before(address):
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise RunError(template, address=address, error=first_line(error)) from error
     try:
         yield
@@ -301,16 +303,6 @@ def count_room(gpus_per_worker: float = 0.0) -> int:
     return int(
         resources.get("GPU", 0) / gpus_per_worker if gpus_per_worker else resources.get("CPU", 0)
     )
-
-
-def _check_answers(address: str) -> None:
-    """Raise `ConnectionError` where nobody listens: Ray itself would try for many minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
-        except OSError as error:
-            raise ConnectionError(f"nothing answers there ({error.strerror or error})") from error
 
 
 @contextmanager

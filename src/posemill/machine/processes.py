@@ -173,10 +173,9 @@ def ignore_stop_signals() -> None:
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the processes that are started inside the block.
+    """Set variables for processes started inside the block, which import nothing from this folder.
 
-    A new Python imports nothing from the current folder: a stranger's
-    `multiprocessing.py` there would run in every spawned process.
+    A stranger's `multiprocessing.py` there would run in each of them.
     """
     variables = {**variables, "PYTHONSAFEPATH": "1"}
     before = {name: os.environ[name] for name in variables if name in os.environ}

@@ -35,6 +35,7 @@ _LAYOUT_OF_FILE = {
     **dict.fromkeys(PICTURE_SUFFIXES, "pictures"),
     **dict.fromkeys(LIST_SUFFIXES, "list"),
 }
+_ANYTHING = Message("folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth")
 
 
 def find_clips(
@@ -145,10 +146,7 @@ def _find_in_folder(root: str, collector: Collector) -> ClipList:
         num_videos = sum(len(folder.videos) for folder in tree)
         num_pictures = sum(folder.num_pictures or 0 for folder in tree)
         if not num_pictures and not num_videos:
-            looked_for = (
-                "folders of pictures, loose pictures, videos and PHOENIX-2014-T, at any depth"
-            )
-            raise collector.nothing(Message(looked_for))
+            raise collector.nothing(_ANYTHING)
         if num_pictures and num_videos:
             raise SourceError(
                 "{root!r} holds both {num_videos:video|videos} and "

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, TextIO
 
 from posemill.decoders.opening import suffix_of, without_suffix
 from posemill.errors import ContentError, SourceError
-from posemill.files import readable
+from posemill.files import parse_json, readable
 from posemill.messages import Message
 from posemill.places import uri_of
 from posemill.places.cache import fetched
@@ -80,7 +79,8 @@ def _read_rows(file: Path, folder: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line and values of each row; bytes of paths that are no UTF-8 come through."""
     if suffix_of(file.name) == "jsonl":
         with file.open(encoding="utf-8-sig", errors=_KEEP_BYTES, newline="") as handle:
-            yield from _read_json_lines(handle)
+            lines = enumerate(handle, 1)
+            yield from ((line, _json_row(line, text)) for line, text in lines if text.strip())
         return
     encoding = find_encoding(file)
     if encoding is None or (encoding == GBK and not _is_gbk(file, folder)):
@@ -96,30 +96,22 @@ def _is_gbk(file: Path, folder: str) -> bool:
     """Return whether a list that could be GBK is: no path speaks against it, or one is there."""
     rows = read_table(file, names=_OWN_COLUMNS, encoding=GBK)
     paths = [path for row in rows if not (path := row.values.get("path", "")).isascii()]
-    return not paths or any(
-        os.path.exists(os.path.join(folder, path))  # noqa: PTH110, PTH118
-        for path in paths
-    )
+    return not paths or any(os.path.exists(os.path.join(folder, path)) for path in paths)
 
 
-def _read_json_lines(handle: TextIO) -> Iterator[tuple[int, dict[str, str]]]:
-    for line, text in enumerate(handle, 1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ContentError("line {line}: not JSON: {error}", line=line, error=error) from error
-        if not isinstance(row, dict) or not isinstance(row.get("path"), str):
-            template = "line {line}: expected an object with a text 'path', got {text!r}"
-            raise ContentError(template, line=line, text=text.strip()[:60])
-        yield line, {key: _to_text(value) for key, value in row.items()}
-
-
-def _to_text(value: Any) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, ensure_ascii=False)
+def _json_row(line: int, text: str) -> dict[str, str]:
+    try:
+        row = parse_json(text)
+    except ValueError as error:
+        raise ContentError("line {line}: not JSON: {error}", line=line, error=error) from error
+    if not isinstance(row, dict) or not isinstance(row.get("path"), str):
+        template = "line {line}: expected an object with a text 'path', got {text!r}"
+        raise ContentError(template, line=line, text=text.strip()[:60])
+    texts = ((key, "" if value is None else value) for key, value in row.items())
+    return {
+        key: text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        for key, text in texts
+    }
 
 
 def _to_clip(row: Mapping[str, str], folder: str) -> tuple[Clip, str]:

@@ -49,13 +49,13 @@ class Folder:
     def take(self, name: str, file: os.DirEntry[str] | Entry) -> bool:
         """Keep a file in it that is a picture or a video; return whether it is one."""
         suffix = suffix_of(name)
-        if suffix in _SUFFIXES and name[0] != ".":
+        is_one = suffix in _SUFFIXES and name[0] != "."
+        if is_one:
             files = self._pictures if suffix in PICTURE_SUFFIXES else self.videos
             files[name] = file.version if isinstance(file, Entry) else file_version(file)
-            return True
-        if name in OUTPUT_NAMES:
+        elif name in OUTPUT_NAMES:
             self.marks.add(name)
-        return False
+        return is_one
 
     def look(self) -> tuple[list[str], int]:
         """Take what is in it, on a disk; return the folders in it, and how much else."""
