@@ -96,7 +96,7 @@ def _is_gbk(file: Path, folder: str) -> bool:
     """Return whether a list that could be GBK is: no path speaks against it, or one is there."""
     rows = read_table(file, names=_OWN_COLUMNS, encoding=GBK)
     paths = [path for row in rows if not (path := row.values.get("path", "")).isascii()]
-    return not paths or any(os.path.exists(os.path.join(folder, path)) for path in paths)
+    return not paths or any(os.path.exists(os.path.join(folder, path)) for path in paths)  # noqa: PTH110, PTH118
 
 
 def _json_row(line: int, text: str) -> dict[str, str]:
