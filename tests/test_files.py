@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from posemill import files
+from posemill.errors import ConfigError
 from posemill.files import (
     atomic_folder,
     atomic_path,
@@ -71,7 +72,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "thesis").write_text("years of work")
     with (
-        pytest.raises(FileExistsError, match=r"exists and was not written by posemill .*no mark"),
+        pytest.raises(ConfigError, match=r"was not written by posemill \(it has no mark\)"),
         atomic_folder(tmp_path, marker="mark"),
     ):
         pass

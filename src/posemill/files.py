@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from posemill.errors import ContentError, FormatError, RunError
+from posemill.errors import ConfigError, ContentError, FormatError, RunError
 from posemill.messages import Message
 from posemill.terminal import printable
 
@@ -307,20 +307,27 @@ def new_folders(folder: Path) -> Iterator[None]:
         raise
 
 
+def not_ours(folder: Path, marker: str) -> ConfigError:
+    """Return the error for a folder that is not replaced, as it has no file of ours."""
+    return ConfigError(
+        "{path} is there already and was not written by posemill (it has no {marker}); choose "
+        "another name or remove it",
+        path=folder,
+        marker=marker,
+    )
+
+
 @contextmanager
 def atomic_folder(target: Path, *, marker: str) -> Iterator[Path]:
     """Yield a new folder beside `target` that becomes `target` when the block ends well.
 
     An old folder is replaced only if it is empty or holds a file named `marker`, which we write
-    into ours, else it is a FileExistsError: nothing of anyone else is deleted. After a kill,
-    `target` is the old folder, the new one, or absent.
+    into ours: nothing of anyone else is deleted. After a kill, `target` is the old folder, the new
+    one, or absent.
     """
     is_ours = (target / marker).is_file() or (target.is_dir() and not any(target.iterdir()))
     if target.exists() and not is_ours:
-        raise FileExistsError(
-            f"{target} exists and was not written by posemill (it has no {marker}); "
-            "choose another name or remove it"
-        )
+        raise not_ours(target, marker)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
     stem = temporary_stem(target)

@@ -84,8 +84,7 @@ def normalize_by_shoulders(points: FloatArray, shoulders: tuple[int, int]) -> Fl
     if not scale > 0:
         return np.full_like(points, np.nan)
     middle = points[:, list(shoulders)].mean(axis=1, keepdims=True)  # (T, 1, 3)
-    scaled: FloatArray = (points - fill_missing(middle, "interpolate", unseen=np.nan)) / scale
-    return scaled
+    return (points - fill_missing(middle, "interpolate", unseen=np.nan)) / scale
 
 
 def normalize_by_bbox(points: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posemill.errors import ConfigError
-from posemill.files import cache_folder
+from posemill.files import cache_folder, not_ours
 from posemill.messages import Message
 from posemill.places import uri_of
 
@@ -76,12 +76,7 @@ class Outputs:
         if not path.exists() or not any(path.iterdir()):
             return
         if not (path / marker).is_file():
-            raise ConfigError(
-                "{path} is there already and was not written by posemill (it has no {marker}); "
-                "choose another name or remove it",
-                path=path,
-                marker=marker,
-            )
+            raise not_ours(path, marker)
         if not self._is_replaceable(path):
             raise ConfigError(
                 "{path} is there already, and posemill did not write all that is in it for this "

@@ -64,7 +64,7 @@ def test_failed_clips_are_counted_and_explained_by_view(some):
 
 def test_a_run_in_which_everything_failed_can_be_looked_at(none, tmp_path):
     drawn = call("visualize", none, "--out", tmp_path / "pictures").exception
-    assert "no frames to draw; what gave no keypoints, and why: posemill view" in str(drawn)
+    assert "no frames to draw; what failed, and why: posemill view" in str(drawn)
     text = said_by("view", none, "--detailed")
     assert text.startswith(f"{none}  run  holistic-543  finished")
     assert ["truncated", "2", "9", "2"] in rows_of(text)

@@ -72,7 +72,7 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path):
         ({"keypoints": np.ones((2, 143, 3)), "scores": np.full((2, 143), 7.0)},
          r"expected scores in 0\.\.1, got 7\.0\.\.7\.0"),
         ({"keypoints": np.ones((2, 143, 3)), "keypoint_names": np.array(["nose"])},
-         "keypoint_names are not those of holistic-143; the first difference is at 0"),
+         "keypoint_names are not those of holistic-143: they differ at 0"),
         ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(['{"skeleton": "cat-9"}'])},
          "unknown skeleton 'cat-9'"),
         ({"keypoints": np.ones((2, 143, 3)), "meta": np.array(['{"skeleton": "coco-133"}'])},

@@ -127,11 +127,7 @@ def _filled(block: ClipBlock, fill: Fill) -> FloatArray:
 
 
 def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseClip]:
-    """Yield the clips of an archive: of ours, or of any that has `keypoints` (N, K, 2 or 3).
-
-    Without `splits`, the file's name says it. Points of another maker that are pixels are divided
-    by the pictures' size.
-    """
+    """Yield the clips of an archive: of ours, or of any that has `keypoints` (N, K, 2 or 3)."""
     path = arrays.path
     if has_landmarks(arrays):
         yield read_landmarks(arrays, split=split_by_name(path), size_wh=size_wh)
@@ -167,8 +163,5 @@ def _check_names(names: list[str], skeleton_name: str) -> None:
     pairs = enumerate(zip_longest(get_skeleton(skeleton_name).point_names, names))
     different = next((index for index, (name, other) in pairs if name != other), None)
     if different is not None:
-        template = (
-            "keypoint_names are not those of {skeleton_name}; the first difference is at "
-            "{different}"
-        )
+        template = "keypoint_names are not those of {skeleton_name}: they differ at {different}"
         raise ContentError(template, skeleton_name=skeleton_name, different=different)

@@ -118,8 +118,7 @@ class MappedNpz(Mapping[str, npt.NDArray[Any]]):
                         )
                         raise ContentError(template, name=name, num_bytes=num_bytes, free=free)
                     data = member.read(num_bytes)
-                    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data, order=order)
-                    return array
+                    return np.ndarray(shape, dtype, data, order=order)
             with self.path.open("rb") as handle:
                 handle.seek(entry.header_offset)
                 name_bytes, extra_bytes = struct.unpack("<26xHH", handle.read(30))
@@ -137,8 +136,7 @@ def read_npy(data: bytes) -> npt.NDArray[Any]:
     start = handle.tell()
     if _count(shape) * dtype.itemsize != len(data) - start:
         raise ValueError(f"{shape} {dtype} does not fit {len(data) - start} bytes")
-    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data, start, order=order)
-    return array
+    return np.ndarray(shape, dtype, data, start, order=order)
 
 
 def _count(shape: tuple[int, ...]) -> int:

@@ -50,10 +50,7 @@ def full_name(name: str) -> str:
 
 
 def guess_skeleton(num_points: int, where: object) -> str | None:
-    """Return the one skeleton of ours with so many points, and say that it is a guess.
-
-    None where there is no such skeleton, or more than one.
-    """
+    """Return the one skeleton of ours with so many points, said to be a guess; None without."""
     found = [name for name in SKELETON_NAMES if get_skeleton(name).num_points == num_points]
     if len(found) != 1:
         return None

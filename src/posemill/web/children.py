@@ -1,4 +1,4 @@
-"""A process beside the server, for work that may crash, hang or grow: started when needed."""
+"""A process beside the server, for work on files that may crash, hang or grow."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One clip for the player: what it is, and its points in windows of frames.
-
-Points of a window are float32: x, y and score of every point of every frame, NaN where missing.
-The people beside the one that stands for a frame have a window of their own, see `pack_people`.
-"""
+"""One clip for the player: what it is, and its points in windows of frames."""
 
 from __future__ import annotations
 
@@ -63,7 +59,7 @@ def read_window(address: ClipAddress, start: int, count: int) -> PoseClip:
 
 
 def pack_points(rows: PoseClip | OtherPeople) -> bytes:
-    """Return x, y and score of all points of frames or people, one after the other, as float32."""
+    """Return x, y (NaN where missing) and score of all points of frames or people, as float32."""
     packed = np.concatenate([rows.points[..., :2], rows.scores[..., None]], axis=2)
     return packed.astype("<f4").tobytes()
 

@@ -1,8 +1,4 @@
-"""Fills the table of a run's clips, see `clip_index`, in a process of its own.
-
-First what the records say, which takes a moment; then the clips are read and measured, those that
-changed since the last time.
-"""
+"""Fills the table of a run's clips, see `clip_index`, in a process of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ _MEASURED = ("badness", "num_jumps", "num_swaps", "num_frozen")
 
 
 def fill(folder: Path, path: Path) -> None:
-    """Bring the table of a run, or of prepared data, to what is there now."""
+    """Bring the table to what is there now: list all clips, then measure those that changed."""
     with closing(open_index(path)) as database:
         mark, is_run = mark_of(folder), folder_kind(folder) == "extraction"
         (list_run if is_run else _list_files)(folder, database)

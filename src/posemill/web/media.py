@@ -1,8 +1,4 @@
-"""Pictures, movies and files of clips.
-
-These functions run in a process of its own (`children`): a decoder that crashes, hangs or grows on
-the file of a stranger takes no page down.
-"""
+"""Pictures, movies and files of clips, made in a process of its own: see `children`."""
 
 from __future__ import annotations
 

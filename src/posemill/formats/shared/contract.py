@@ -164,10 +164,7 @@ class Format:
         raise NotImplementedError
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
-        """Yield the clips; ContentError, without the file's name, for what a user can mend.
-
-        Damage raises whatever `CORRUPT` and `damage` name.
-        """
+        """Yield the clips; ContentError, without the file's name, for what a user can mend."""
         raise NotImplementedError
 
 

@@ -67,16 +67,13 @@ class Index:
 @contextmanager
 def new_folder(clips: ClipStream) -> Iterator[Index]:
     """Yield the index of a temporary folder, which becomes `clips.path` if the block ends well."""
-    try:
-        with (
-            atomic_folder(clips.path, marker=json_text.INDEX) as folder,
-            (folder / json_text.INDEX).open("w", encoding="utf-8") as handle,
-        ):
-            index = Index(folder, handle, clips)
-            yield index
-            index.finish()
-    except FileExistsError as error:
-        raise FormatError(str(error)) from error
+    with (
+        atomic_folder(clips.path, marker=json_text.INDEX) as folder,
+        (folder / json_text.INDEX).open("w", encoding="utf-8") as handle,
+    ):
+        index = Index(folder, handle, clips)
+        yield index
+        index.finish()
 
 
 def write_picture_files(

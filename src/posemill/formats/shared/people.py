@@ -46,10 +46,7 @@ def from_pixels(
 
 
 def to_pixels(clip: PoseClip) -> npt.NDArray[np.float64]:
-    """Return `(frames, keypoints, 3)`: x and y in pixels and score, zeros where missing.
-
-    A found point of score 0 gets 0.000001: to the readers of these formats 0 means missing.
-    """
+    """Return `(frames, keypoints, 3)`: x and y in pixels and score, zeros where missing."""
     pixels = np.zeros((*clip.scores.shape, 3))
     found = clip.mask
     pixels[..., :2][found] = np.round(clip.pixels()[found].astype(np.float64), 3)

@@ -211,8 +211,7 @@ def _array(data: object, dtype: object, shape: object, order: object) -> npt.NDA
         raise ValueError(f"an array of {type(data).__name__}; expected numbers or strings")
     if math.prod(shape) * dtype.dtype.itemsize != len(data):
         raise ValueError(f"array {shape} {dtype.dtype} does not fit {len(data)} bytes")
-    array: npt.NDArray[Any] = np.ndarray(shape, dtype.dtype, data, order=order)
-    return array
+    return np.ndarray(shape, dtype.dtype, data, order=order)
 
 
 def _encode(text: object, encoding: object = "latin1") -> bytes:

@@ -139,10 +139,7 @@ def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
 def contact_sheet(
     cells: Sequence[Cell], *, part_names: Sequence[str], title: str, cell_width: int = 320
 ) -> Frame:
-    """Return one picture of all cells, in rows, captions below them and a legend at the end.
-
-    The height of the cells follows the most usual shape of their pictures.
-    """
+    """Return one picture of all cells, in rows, captions below them and a legend at the end."""
     if not cells:
         raise ValueError("cells: expected at least one, got none")
     ratio = float(np.median([cell.picture.shape[0] / cell.picture.shape[1] for cell in cells]))

@@ -56,10 +56,8 @@ def draw_gallery(
         outlines = [outline for outline in outlines if outline.clip_id in wanted]
     chosen = choose_frames(outlines, num_samples, seed)
     if not chosen:
-        raise PosemillError(
-            "{path}: no frames to draw; what gave no keypoints, and why: posemill view {path!q}",
-            path=material.path,
-        )
+        template = "{path}: no frames to draw; what failed, and why: posemill view {path!q}"
+        raise PosemillError(template, path=material.path)
     outputs = Outputs(material.path, overwrite=overwrite)
     gallery = _Gallery(material, chosen, out, originals, outputs)
     if video is not None:

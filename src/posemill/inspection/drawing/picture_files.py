@@ -38,10 +38,9 @@ def writing(path: Path) -> Iterator[None]:
         if path.suffix != ".html":  # a page is not what data are looked for among
             mark_output(new[-1]) if new else mark_file(path)
     except OSError as error:
+        template = "{path} cannot be written: {reason}; choose another place"
         reason = error.strerror or type(error).__name__
-        raise PosemillError(
-            "{path} cannot be written: {reason}; choose another place", path=path, reason=reason
-        ) from error
+        raise PosemillError(template, path=path, reason=reason) from error
 
 
 def scaled(picture: Frame, scale: float) -> Frame:

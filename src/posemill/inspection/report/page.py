@@ -1,7 +1,4 @@
-"""What pages are built of: their frame, tables, pictures, and charts of HTML and inline SVG.
-
-A page is one file without a script, and a policy in it forbids loading anything.
-"""
+"""What pages are built of: their frame, tables, pictures, and charts of HTML and inline SVG."""
 
 from __future__ import annotations
 
