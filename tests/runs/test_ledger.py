@@ -239,19 +239,17 @@ def test_a_failed_video_keeps_its_length_and_a_replaced_one_gets_another(events)
 
 
 def test_changes_of_the_source_are_named(events):
-    assert changes_of(events.ledger, CLIPS) == ([], [], True)
+    assert changes_of(events.ledger, CLIPS) == []
     longer = dataclasses.replace(CLIPS[0], version="other")
     new = Clip("x", "/frames/x", "frames", "dev", num_frames=1)
-    lines, changed, only_failed = changes_of(events.ledger, [longer, CLIPS[1], new])
-    assert lines == ["train/a is not the same", "dev/x is new", "dev/c is gone"]
-    assert changed == [1]
-    assert not only_failed
+    lines, (record, *others) = zip(*changes_of(events.ledger, [longer, CLIPS[1], new]), strict=True)
+    assert lines == ("train/a is not the same", "dev/x is new", "dev/c is gone")
+    assert (record.clip_no, record.has_failed, others) == (1, False, [None, None])
     commit(events, progress(1, 1, 6, rows=5, is_done=True, lost=[lost(3)]))
-    changes = changes_of(events.ledger, [longer, *CLIPS[1:]])
-    assert changes == (["train/a is not the same"], [1], True)
-    assert changes_of(events.ledger, CLIPS[:2])[2] is False
+    ((line, record),) = changes_of(events.ledger, [longer, *CLIPS[1:]])
+    assert (line, record.clip_no, record.has_failed) == ("train/a is not the same", 1, True)
     events.record(Reset((ChangedClip(1, 11, digest_of(longer)),)))
-    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == ([], [], True)
+    assert changes_of(events.ledger, [longer, *CLIPS[1:]]) == []
 
 
 def test_counts_are_kept_by_split_in_the_order_of_the_source(fresh, tmp_path):

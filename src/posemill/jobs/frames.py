@@ -45,21 +45,13 @@ from posemill.runs.frame_index import (
 )
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
-from posemill.runs.manifest import (
-    LEDGER_NAME,
-    LOCK_NAME,
-    LOGS_NAME,
-    MANIFEST_NAME,
-    Manifest,
-    check_folder,
-)
+from posemill.runs.manifest import OWN_NAMES, Manifest, check_folder
 from posemill.runs.queries import Unit
 from posemill.sources import ClipList
 from posemill.sources.reading import read_clip
 
 _PICTURE = re.compile(r"(\d{6,})\.(jpg|png|webp)")
 PACKS_NAME = "packs"
-_OWN_NAMES = {INDEX_NAME, LEDGER_NAME, LOCK_NAME, LOGS_NAME, MANIFEST_NAME, PACKS_NAME}
 PACK_BYTES = 1 << 30  # a pack takes no more clips beyond it
 
 
@@ -72,7 +64,8 @@ def clip_parts(clip: Clip) -> list[str]:
     parts += safe_parts(clip.clip_id)
     # Hidden folders are not looked into, and ours are no clips.
     parts = [f"_{part}" if part.startswith(".") else part for part in parts]
-    return [f"{parts[0]}_", *parts[1:]] if parts[0] in _OWN_NAMES else parts
+    is_taken = parts[0] in (*OWN_NAMES, INDEX_NAME, PACKS_NAME)
+    return [f"{parts[0]}_", *parts[1:]] if is_taken else parts
 
 
 def check_parts_differ(clips: Iterable[Clip]) -> None:
@@ -319,12 +312,8 @@ class FramesJob(FrameJob):
 
     def manifest(self, clips: ClipList) -> Manifest:
         """Return what was asked for."""
-        return Manifest(
-            "",
-            kind="frames",
-            options=self.config.deciding_options(),
-            source=source_record(self.config.source, clips),
-        )
+        options, source = self.config.deciding_options(), source_record(self.config.source, clips)
+        return Manifest("", "frames", options, source=source)
 
     def plan(self, clips: ClipList) -> Iterable[PlannedUnit]:
         """Return a unit for each clip: its pictures are numbered one after the other."""

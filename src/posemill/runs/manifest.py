@@ -24,6 +24,7 @@ LEDGER_NAME = "ledger.sqlite"
 SHARDS_NAME = "shards"
 LOGS_NAME = "logs"
 LOCK_NAME = "lock"
+OWN_NAMES = (MANIFEST_NAME, LEDGER_NAME, LOCK_NAME, LOGS_NAME)  # beside the results
 ORIGIN_NAME = "origin.json"  # beside the copy of a run that lies elsewhere
 FORMAT_VERSION = 1
 _PACKAGES = "numpy opencv-python-headless av ai-edge-litert onnxruntime onnxruntime-gpu pyarrow"

@@ -153,7 +153,6 @@ def check_splits(source: ClipInput, *, watch: Watch = unwatched) -> Sequence[str
                 path=source.path,
                 split=split,
             )
-    for split in sorted(set(splits)):
         if splits.count(split) > 1:
             raise FormatError(
                 "{path}: clips of split {split!r} come in several places; make a run of them "

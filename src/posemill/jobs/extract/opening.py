@@ -19,6 +19,7 @@ from posemill.runs.home import RunHome
 from posemill.runs.ledger import Ledger
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder, check_ledger_is_there
+from posemill.runs.queries import ClipRecord
 from posemill.runs.records import RecordLog
 from posemill.sources import ClipList
 from posemill.sources.clip_list import digest_of
@@ -64,24 +65,21 @@ def planned_clips(clips: Sequence[Clip]) -> tuple[PlannedClip, ...]:
     )
 
 
-def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> tuple[list[Message], list[int], bool]:
-    """Return what of a source is not as it was when the run began: in words (`train/x is new`), the
-    numbers of the clips that are not the same, and whether all of these had failed.
+def changes_of(ledger: Ledger, clips: Sequence[Clip]) -> list[tuple[Message, ClipRecord | None]]:
+    """Return what of a source is not as it was when the run began: in words (`train/x is new`), and
+    the record of a clip that is not the same.
     """
     known = {(clip.split, clip.clip_id): clip for clip in ledger.clips()}
-    lines: list[Message] = []
-    changed = []
+    changes: list[tuple[Message, ClipRecord | None]] = []
     for clip in clips:
         name = readable(clip.split), readable(clip.clip_id)
         old = known.pop(name, None)
         if old is None:
-            lines.append(Message("{clip} is new", clip="/".join(name)))
+            changes.append((Message("{clip} is new", clip="/".join(name)), None))
         elif old.content != digest_of(clip):
-            lines.append(Message("{clip} is not the same", clip="/".join(name)))
-            changed.append(old)
-    lines += [Message("{clip} is gone", clip="/".join(name)) for name in known]
-    only_failed = len(changed) == len(lines) and all(clip.has_failed for clip in changed)
-    return lines, [clip.clip_no for clip in changed], only_failed
+            changes.append((Message("{clip} is not the same", clip="/".join(name)), old))
+    gone = [Message("{clip} is gone", clip="/".join(name)) for name in known]
+    return changes + [(line, None) for line in gone]
 
 
 def recorded_tracking(folder: Path) -> Tracking | None:
@@ -112,12 +110,6 @@ def source_record(path: Path, clips: ClipList) -> dict[str, Any]:
     }
 
 
-# May be another when a run goes on: a dataset that was moved, and what `_check_source` looks at;
-# and how the engine was asked for, since its identity says what came of it.
-_FREE_SOURCE = ("path", "fingerprint", "num_clips", "num_frames", "tracking")
-_FREE_OPTIONS = ("engine", "engine_options")
-
-
 def compare(home: RunHome, manifest: Manifest) -> None:
     """Raise where a run was begun by another command, or with options of another result."""
     old = Manifest.read(home.work)
@@ -131,9 +123,12 @@ def compare(home: RunHome, manifest: Manifest) -> None:
                 before=before,
                 now=now,
             )
-    source = {**manifest.source, **{name: old.source.get(name) for name in _FREE_SOURCE}}
-    asked = {**manifest.options, **{name: old.options.get(name) for name in _FREE_OPTIONS}}
-    differences = old.differences(dataclasses.replace(manifest, source=source, options=asked))
+    # A dataset may be moved, and `_check_source` looks at its clips. How the engine was asked for
+    # may change, since its identity says what came of it.
+    source = {**old.source, "layout": manifest.source["layout"]}
+    asked = {name: old.options.get(name) for name in ("engine", "engine_options")}
+    options = {**manifest.options, **asked}
+    differences = old.differences(dataclasses.replace(manifest, source=source, options=options))
     if differences:
         hint = ""
         if old.runtime and old.runtime != manifest.runtime:
@@ -155,8 +150,9 @@ def _check_source(job: FrameJob, events: EventLog, clips: ClipList, manifest: Ma
     is_same = old.source["fingerprint"] == clips.fingerprint
     if is_same and not is_retry:
         return
-    lines, changed, only_failed = changes_of(events.ledger, clips)
-    if lines and not (is_retry and only_failed):
+    changes = changes_of(events.ledger, clips)
+    only_failed = all(record is not None and record.has_failed for _, record in changes)
+    if changes and not (is_retry and only_failed):
         advice = Message(
             "put it back as it was (a copy of a file needs its time of change too: cp -p, rsync "
             "-t), or use another folder; posemill merge joins a run of what is new with this one"
@@ -169,16 +165,17 @@ def _check_source(job: FrameJob, events: EventLog, clips: ClipList, manifest: Ma
             "the source is not the one {folder} was begun with, {number:clip is|clips are} not "
             "the same:\n  {changes}\n{advice}",
             folder=home.name,
-            number=len(lines),
-            changes=join("\n  ", lines[:5]),
+            number=len(changes),
+            changes=join("\n  ", [line for line, _ in changes[:5]]),
             advice=advice,
         )
     if is_retry:
         # Those that failed before anybody knew their length are counted now, too.
-        records = events.ledger.clips()
-        unknown = [clip.clip_no for clip in records if clip.has_failed and not clip.num_frames]
+        known = events.ledger.clips()
+        again = {record.clip_no for record in known if record.has_failed and not record.num_frames}
+        again |= {record.clip_no for _, record in changes if record is not None}
         anew = []
-        for clip_no in sorted({*changed, *unknown}):
+        for clip_no in sorted(again):
             clip = clips[clip_no - 1]
             length = count_frames(clip, job.config.decoder, job.sampling)
             anew.append(ChangedClip(clip_no, length, digest_of(clip)))

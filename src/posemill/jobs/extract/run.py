@@ -101,13 +101,8 @@ class Extraction(FrameJob):
                 raise DeviceError(sentence) from error
             raise
         asked = {"engine": config.engine, "engine_options": options}
-        return Manifest(
-            config.skeleton,
-            kind="extract",
-            options={**config.deciding_options(), **asked},
-            engine=engine,
-            source=source_record(config.source, clips),
-        )
+        decided, source = config.deciding_options() | asked, source_record(config.source, clips)
+        return Manifest(config.skeleton, "extract", decided, engine, source)
 
     def find_clips(self, clips: ClipList | None = None) -> ClipList:
         """Return the clips, checked, with the decision which folders of them are video.

@@ -20,13 +20,7 @@ from posemill.messages import Message, join
 from posemill.places import uri_of
 from posemill.places.lease import Holder, LeaseState
 from posemill.runs.home import RunHome, holder_of
-from posemill.runs.manifest import (
-    LEDGER_NAME,
-    LOCK_NAME,
-    LOGS_NAME,
-    Manifest,
-    check_folder,
-)
+from posemill.runs.manifest import LEDGER_NAME, LOCK_NAME, LOGS_NAME, Manifest, check_folder
 from posemill.runs.queries import SplitCounts, read_ledger
 from posemill.terminal import counted, duration
 
