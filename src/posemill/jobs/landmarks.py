@@ -74,8 +74,8 @@ def estimate_landmarks(
         warn_once(Message(template, source=source))
         fps = None
     sampling = fewer_frames(fps, stride)
-    length = count_frames(clip, decoder, sampling)  # a video that ends before it is noticed
-    clip = replace(clip, num_frames=length)
+    # By its length a video that ends before it is noticed.
+    clip = replace(clip, num_frames=count_frames(clip, decoder, sampling))
     info = engine_info(engine, engine_options)
     chosen = choose_mode(source, engine)[0] if mode == "auto" else mode
     info.check_mode(engine, chosen)

@@ -192,18 +192,17 @@ class Coordinator:
 
     def _retry_or_give_up(self, died: Died) -> None:
         """Try a dead worker's task again, and give up a frame only for deaths that it causes."""
-        task: Task | None = died.task
         self._log.write(f"worker {died.worker_index}: {died.reason}")
         template = "worker {worker_index} ended: {reason}; another one goes on with its frames"
         self._news.append(Message(template, **vars(died)))
         position, frame, phase, _ = died.place
         is_blamed = not self._is_innocent(died)
-        rest = None if task is None else self._under_way.pop(task.name, None)
-        if task is None or rest is None:
+        rest = died.task and self._under_way.pop(died.task.name, None)
+        if rest is None:
             return
         left, tries, suspect, given_up = _by_number(rest), rest.tries + is_blamed, None, None
-        if phase in (Phase.DECODING, Phase.ESTIMATING) and 0 <= position < len(task.units):
-            suspect = left.get(task.units[position].unit_no)
+        if phase in (Phase.DECODING, Phase.ESTIMATING) and 0 <= position < len(died.task.units):
+            suspect = left.get(died.task.units[position].unit_no)
         if suspect is not None and (message := self._reason_to_give_up(died, suspect)):
             unit, given_up = suspect, (frame, phase, message)
         elif tries >= _MOST_TRIES and left:

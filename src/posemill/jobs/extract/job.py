@@ -17,7 +17,7 @@ from posemill.decoders.sampling import fewer_frames
 from posemill.errors import ConfigError
 from posemill.jobs.extract.status import Progress
 from posemill.records import Frame
-from posemill.runs.events import Lost, PlannedUnit, Shard, UnitProgress
+from posemill.runs.events import Lost, PlannedUnit, Shard
 from posemill.runs.home import RunHome
 from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
@@ -94,19 +94,6 @@ class Lane:
     rows: list[tuple[int, str | None, Any]] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     is_done: bool = False
-
-    def progress(self) -> UnitProgress:
-        """Return how far it is, for a commit."""
-        return UnitProgress(
-            self.unit.unit_no,
-            self.unit.clip_no,
-            self.unit.clip.split,
-            next_frame=max(self.next_frame, self.unit.next_frame),
-            state=None if self.is_done or self.state is None else self.state.to_bytes(),
-            is_done=self.is_done,
-            num_rows=len(self.rows),
-            lost=tuple(self.lost),
-        )
 
 
 class Sink(ABC):

@@ -278,22 +278,20 @@ def start_detached(arguments: Sequence[str], folder: Path) -> int:
             start_new_session=True,
             env={**os.environ, SETTING: "en"},  # what it says is a log
         )
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        holder, code = holder_of(folder), process.poll()
-        is_ours = holder is not None and holder.pid == process.pid
-        if (is_ours and check_folder(folder)) or code in (0, 1):  # it was quick
+    deadline, code = time.monotonic() + _START_SECONDS, None
+    while code is None and time.monotonic() < deadline:
+        holder = holder_of(folder)
+        if holder is not None and holder.pid == process.pid and check_folder(folder):
             break
-        if code is not None:
-            with path.open("rb") as output:
-                output.seek(start)
-                text = output.read().decode("utf-8", "replace").strip()
-            reason = text.rpartition("posemill: ")[2]  # the error, without what came before
-            raise RunError(
-                "it did not start: {reason}",
-                reason=reason or Message("exit code {code}", code=code),
-            )
         time.sleep(0.05)
+        code = process.poll()
+    if code not in (None, 0, 1):
+        with path.open("rb") as output:
+            output.seek(start)
+            text = output.read().decode("utf-8", "replace").strip()
+        reason = text.rpartition("posemill: ")[2]  # the error, without what came before
+        reason = reason or Message("exit code {code}", code=code)
+        raise RunError("it did not start: {reason}", reason=reason)
     # Not our child to wait for any more.
     process.returncode = process.returncode or 0
     return process.pid

@@ -16,7 +16,7 @@ from posemill.jobs.extract.plan import WorkerPlan
 from posemill.machine.disk import disk_message
 from posemill.messages import Message
 from posemill.records import Frame
-from posemill.runs.events import Committed, Lost
+from posemill.runs.events import Committed, Lost, UnitProgress
 from posemill.runs.queries import Unit
 from posemill.sources.reading import (
     SLOW_STEP_SECONDS,
@@ -242,7 +242,19 @@ class _TaskRun:
 
     def _commit(self) -> Committed:
         """Write the shard; return it with the units finished since the last, and those begun."""
-        units = tuple(lane.progress() for lane in self._lanes)
+        units = tuple(
+            UnitProgress(
+                lane.unit.unit_no,
+                lane.unit.clip_no,
+                lane.unit.clip.split,
+                next_frame=max(lane.next_frame, lane.unit.next_frame),
+                state=None if lane.is_done or lane.state is None else lane.state.to_bytes(),
+                is_done=lane.is_done,
+                num_rows=len(lane.rows),
+                lost=tuple(lane.lost),
+            )
+            for lane in self._lanes
+        )
         self._at(-1, -1, Phase.WRITING, seconds=SLOW_STEP_SECONDS)
         shard = None
         if with_rows := [lane for lane in self._lanes if lane.rows]:
