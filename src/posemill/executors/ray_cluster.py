@@ -194,12 +194,8 @@ class RayExecutor(Executor):
     def _check_machine(self, about: Mapping[str, Any]) -> None:
         """Refuse a machine that would not compute the same, or could not write the result."""
         if about["versions"] != _VERSIONS:
-            raise RunError(
-                "{host} has {versions}, this machine {our_versions}; install the same on all "
-                "machines",
-                our_versions=_VERSIONS,
-                **about,
-            )
+            template = "{host} has {versions}, we have {ours}; install the same on all machines"
+            raise RunError(template, ours=_VERSIONS, **about)
         if not about["sees_run"]:
             raise RunError(
                 "{host} does not see {path}: with several machines the run must be "

@@ -11,7 +11,6 @@ from typing import Any
 
 from posemill.executors import (
     WORKER_NAME,
-    Died,
     Event,
     Executor,
     Finished,
@@ -65,7 +64,6 @@ class Slot(Worker):
     ) -> None:
         self._executor, self._make_function, self._events = executor, make_function, events
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._is_busy = False
         # A process ends with the thread that starts it, so one thread does all.
         name = f"{WORKER_NAME}-{index}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -93,8 +91,6 @@ class Slot(Worker):
     def _run(self) -> None:
         try:
             for event in self._executor.run(self._make_function, self._next_task):
-                if isinstance(event, Finished) or (isinstance(event, Died) and event.task):
-                    self._is_busy = False
                 if event is not None:
                     self._events.put((self, event))
         except Exception as error:  # noqa: BLE001 whatever it is, it is raised by who reads the events
@@ -102,11 +98,7 @@ class Slot(Worker):
 
     def _next_task(self) -> Any | None:
         """Return the next task; waits for it where there is nothing else to wait for."""
-        if self._is_busy:
-            return None
-        task = self._tasks.get()
-        self._is_busy = True
-        return task
+        return None if self._executor.places() else self._tasks.get()
 
 
 class ThreadExecutor(Executor):
