@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from made_up_people import ink
 
 from posemill.clips.smoothing import METHODS, smooth
 from posemill.records import OtherPeople, PersonIds, PoseClip
@@ -30,10 +31,14 @@ def noisy():
     return clean, dataclasses.replace(clean, points=clean.points + noise)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_noise_becomes_less_and_the_motion_stays(method, noisy):
+@pytest.mark.parametrize(
+    ("method", "recorded"),
+    [("one-euro", 0.042432), ("gaussian", 0.042343), ("savgol", 0.042341)],
+)
+def test_noise_becomes_less_and_the_motion_stays(method, recorded, noisy):
     clean, rough = noisy
     smoothed = smooth(rough, method)
+    assert ink(smoothed.points) == pytest.approx(recorded, abs=5e-7)
 
     def jitter(clip):
         return float(np.abs(np.diff(clip.points, 2, axis=0)).mean())

@@ -44,7 +44,7 @@ def test_somebody_alone_is_to_the_bit_what_the_engine_of_one_finds(one, everybod
             found = everybody.estimate([frame], chosen and [chosen[1]])
             np.testing.assert_array_equal(found.points, expected.points)
             np.testing.assert_array_equal(found.scores, expected.scores)
-            assert found.others.counts.tolist() == [0]
+            assert (found.others.counts.tolist(), found.world) == ([0], None)
 
 
 def test_everybody_has_body_face_and_a_state_of_their_own(one, everybody, person):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from made_up_people import ink
 
 from posemill.estimators.openpose.decoding import (
     _LIMBS,
@@ -95,7 +96,7 @@ def test_two_halves_without_a_neck_are_two_people_and_with_one_they_are_one():
     assert np.isnan(found.points[:, 1]).all()
 
 
-def test_nobody_is_found_in_nothing_and_low_noise_and_loud_noise_is_no_crash():
+def test_nobody_is_found_in_nothing_and_low_noise_and_in_loud_noise_the_same_as_ever():
     assert len(find_people(np.zeros((NUM_MAPS, 12, 9), np.float32), USUAL).points) == 0
     noise = np.random.default_rng(0).random((NUM_MAPS, 46, 60), np.float32) * 0.09
     found = find_people(noise, USUAL)
@@ -105,6 +106,11 @@ def test_nobody_is_found_in_nothing_and_low_noise_and_loud_noise_is_no_crash():
     found = find_people(noise, USUAL)
     assert found.points.shape[1:] == (18, 2)
     assert ((found.scores >= 0) & (found.scores <= 1)).all()
+    loose = Thresholds(affinity=-0.5, share=0.5)
+    for thresholds, recorded in ((USUAL, (0.472171, 80.1928)), (loose, (0.830166, 70.8653))):
+        found = find_people(noise[:, :15, :20], thresholds)
+        numbers = ink(np.nan_to_num(found.points)), found.totals.sum()
+        assert numbers == pytest.approx(recorded, rel=1e-5)
 
 
 def test_fewer_parts_than_asked_for_and_ears_with_shoulders_alone_are_nobody():

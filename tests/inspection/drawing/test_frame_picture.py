@@ -66,11 +66,11 @@ def test_bone_colours_are_mirrored_with_the_skeleton(skeleton_name):
 @pytest.mark.parametrize(
     ("skeleton_name", "missing", "how", "expected"),
     [
-        ("holistic-543", (), {}, 41.927962),
-        ("holistic-143", ("left_hand",), {"line_scale": 1.4}, 41.873168),
-        ("coco-133", ("face", "feet"), {"legend": False}, 37.249083),
-        ("halpe-26", (), {"min_long_side": 1000}, 24.288317),
-        ("openpose-18", (), {}, 41.844233),
+        ("holistic-543", (), {}, 32.844565),
+        ("holistic-143", ("left_hand",), {"line_scale": 1.4}, 32.815268),
+        ("coco-133", ("face", "feet"), {"legend": False}, 28.117775),
+        ("halpe-26", (), {"min_long_side": 1000}, 15.964755),
+        ("openpose-18", (), {}, 33.717020),
     ],
 )
 def test_pictures_are_those_that_people_have_looked_at(
@@ -81,7 +81,8 @@ def test_pictures_are_those_that_people_have_looked_at(
         clip = make_crowd([[clip.points[0] + shift for shift in (0, 0.1, -0.2)]])
     clip.scores[:, ::3] *= 0.4
     pictures = [draw(frame, clip, 0, **how) for frame in (grey_frame(), None)]
-    cells = [draw_cell(grey_frame(), clip, 0, caption=text) for text in ("one", "long " * 20)]
+    cells = [draw_cell(grey_frame(), clip, 0, caption=text) for text in "1234"]
+    cells.append(draw_cell(None, clip, 0, caption="long " * 20))
     pictures.append(contact_sheet(cells, part_names=clip.skeleton.part_names, title="two"))
     assert sum(map(ink, pictures)) == pytest.approx(expected, rel=1e-5)
 
@@ -189,21 +190,6 @@ def test_captions_say_what_is_missing(make_clip, missing, words, said):
     said.clear()
     contact_sheet([cell], part_names=clip.skeleton.part_names, title="t")
     assert said[:2] == ["frame 0", words]
-
-
-def test_cells_lie_in_even_rows_with_gaps_and_captions_below():
-    levels = [60, 90, 120, 150, 180]
-    cells = [Cell(np.full((240, 320, 3), level, np.uint8), "") for level in levels]
-    sheet = contact_sheet(cells, part_names=["pose"], title="")
-    places = []
-    for level in levels:
-        rows, columns = np.nonzero((sheet == level).all(2))
-        places.append((columns.min(), rows.min(), columns.max() + 1, rows.max() + 1))
-    assert places == [
-        (8, 8, 328, 248), (336, 8, 656, 248), (8, 280, 328, 520), (336, 280, 656, 520),
-        (8, 552, 328, 792),
-    ]  # fmt: skip
-    assert sheet.shape[1] == 664
 
 
 @pytest.mark.parametrize(
