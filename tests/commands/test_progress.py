@@ -173,6 +173,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_split_and_the_speed_behind_the_la
     monkeypatch.setattr(sys, "stderr", Terminal())
     odd = SplitCounts("a\nb", 1, 0, 0, 0, 0, 0)
     with ProgressView() as view:
+        assert view._bars.live.is_started
         view.count(2, 3)
         view.count(3, 3)
         for _ in range(2):

@@ -52,6 +52,7 @@ def test_of_two_people_the_surer_is_read_and_a_given_size_stands_in_for_a_missin
     scores = np.ones((2, 4, 17)) * np.array([0.2, 0.9])[:, None, None]
     path = dump(tmp_path / "a.pkl", annotation(keypoint=points, keypoint_score=scores))
     (clip,) = PYSKL.read(path)
+    assert clip.split == "all"
     np.testing.assert_allclose(clip.points[0, 0], (0.1, 0.2, 0))
     (clip,) = PYSKL.read(dump(tmp_path / "a.pkl", annotation(img_shape=None)), size_wh=(100, 50))
     np.testing.assert_allclose(clip.points[0, 0], (0.5, 1, 0))

@@ -1,9 +1,11 @@
 import json
+import re
 import shutil
 import sqlite3
 import struct
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import cv2
@@ -135,6 +137,9 @@ def test_a_clip_and_its_points_are_those_of_the_run(client, entry_of):
         assert client.get(f"/api/runs/{entry.key}/clips", params=question).json()["total"] == 0
     meta = client.get(f"/api/runs/{entry.key}/clip", params=name).json()
     assert (meta["num_frames"], meta["label"]) == (40, "hello")
+    scripts = (Path(posemill.__file__).parent / "web" / "static").glob("*.js")
+    read = [re.findall(r"\bmeta\.(\w+)", path.read_text(encoding="utf-8")) for path in scripts]
+    assert {*chain(*read)} <= {*meta}
     assert meta["skeleton"]["num_points"] == 543
     assert meta["present"][0] == [255] * 40
     answer = client.get(f"/api/runs/{entry.key}/points", params={**name, "start": 7, "count": 3})

@@ -105,7 +105,8 @@ def test_training_learns_and_leaves_all_files(settings):
     assert result.scores["test"]["accuracy"] >= 0.75
     assert losses_of(result.out)[-1] < losses_of(result.out)[0] / 2
     assert list((folder.path / "tensorboard").glob("events*"))
-    assert set(folder.read_summary()["timing_seconds"]) == {
+    timing = folder.read_summary()["timing_seconds"]
+    assert {part for part, seconds in timing.items() if seconds > 0} == {
         "data", "transfer", "forward", "backward", "optimizer", "evaluation", "checkpoint",
     }  # fmt: skip
     assert folder.read_facts()["class_names"] == ["class0", "class1", "class2"]
