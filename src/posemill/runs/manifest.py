@@ -45,9 +45,8 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write it into the run's folder, whole or not at all."""
-        text = json.dumps(
-            {"posemill_run": FORMAT_VERSION, **dataclasses.asdict(self)}, indent=2, sort_keys=True
-        )
+        content = {"posemill_run": FORMAT_VERSION, **dataclasses.asdict(self)}
+        text = json.dumps(content, indent=2, sort_keys=True)
         with atomic_path(folder / MANIFEST_NAME) as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
