@@ -53,12 +53,18 @@ def test_one_that_sleeps_between_its_lease_and_its_first_record_is_refused_by_a_
     assert len(list(place.list(PREFIX))) == 2
 
 
-def test_events_that_cannot_be_added_to_the_ledger_are_not_published_either(place, tmp_path):
-    double = PlannedClip("train", "a", 3)
-    refused = pytest.raises(RunError, match="two clips have the same split and id")
-    with begin(place, tmp_path / "one") as events, refused:
-        events.record(Planned("run", (double, double)))
+def test_events_that_cannot_be_added_leave_nothing_and_are_not_published(place, tmp_path):
+    new, double = PlannedClip("train", "a", 3), PlannedClip("train", "b", 3)
+    with begin(place, tmp_path / "one") as events:
+        with pytest.raises(RunError, match="two clips have the same split and id"):
+            events.record(Planned("run", (new, double, double)))
+        with pytest.raises(RunError, match="the events before these could not be written"):
+            events.record(Planned("run", (new,)))
     assert len(list(place.list(PREFIX))) == 1
+    with begin(place, tmp_path / "one", epoch=2) as events:
+        assert events.ledger.clips() == []
+        events.record(Planned("run", (new,)))
+        assert [clip.clip_id for clip in events.ledger.clips()] == ["a"]
 
 
 def test_what_a_writer_that_was_cut_off_appends_is_neither_published_nor_kept(

@@ -1,5 +1,4 @@
 import tracemalloc
-from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +7,6 @@ import pytest
 
 from posemill.errors import RunError
 from posemill.records import PoseClip
-from posemill.runs.events import Planned, PlannedClip
-from posemill.runs.log import EventLog
 from posemill.runs.manifest import Manifest
 from posemill.runs.reader import open_run
 from posemill.runs.schema import run_schema
@@ -85,19 +82,6 @@ def test_memory_of_reading_clip_by_clip_does_not_grow_with_the_run(tmp_path):
         in_use.append(pa.total_allocated_bytes() - before + tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert max(in_use[8:]) <= max(in_use[:8]) * 1.05
-
-
-def test_events_that_cannot_be_added_leave_nothing(tmp_path):
-    new, double = PlannedClip("train", "a", 3), PlannedClip("train", "b", 3)
-    with closing(EventLog(tmp_path)) as events:
-        with pytest.raises(RunError, match="two clips have the same split and id"):
-            events.record(Planned("run", (new, double, double)))
-        with pytest.raises(RunError, match="the events before these could not be written"):
-            events.record(Planned("run", (new,)))
-    with closing(EventLog(tmp_path)) as events:
-        assert events.ledger.clips() == []
-        events.record(Planned("run", (new,)))
-        assert [clip.clip_id for clip in events.ledger.clips()] == ["a"]
 
 
 def test_what_is_not_a_run_is_told_apart(tmp_path):
