@@ -1,8 +1,6 @@
 """Runs and files behind one face, and the errors of what is neither."""
 
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import pytest
 from made_up_people import make_person as make_clip
@@ -146,8 +144,6 @@ def test_a_split_that_has_no_clips_yet_can_be_looked_at_and_not_converted(tmp_pa
 @pytest.mark.parametrize("found", ["[", "[[1], []]", "[[1,1,1,1], [[1]]]", "7", "[" * 100_000])
 def test_nonsense_in_the_records_is_one_sentence(clips, tmp_path, found):
     write_run(tmp_path / "run", clips[0])
-    with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as database:
-        database.execute("UPDATE pieces SET found = ?", (found,))
-        database.commit()
+    change_ledger(tmp_path / "run", "UPDATE pieces SET found = ?", found)
     with pytest.raises(RunError, match="the ledger does not say what was found in clip"):
         list(ClipInput(tmp_path / "run").outlines())

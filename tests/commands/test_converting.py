@@ -1,12 +1,11 @@
 import json
-import sqlite3
-from contextlib import closing
 
 import numpy as np
 import pytest
 
 import posemill
 from posemill.commands import data
+from tests.runs.conftest import change_ledger
 
 
 def test_prepare_writes_the_input_of_a_model(run, tmp_path):
@@ -38,9 +37,8 @@ def test_a_run_that_is_not_finished_is_used_with_a_warning_that_names_what_is_cu
     run, tmp_path, monkeypatch
 ):
     def alter(*statements):
-        with closing(sqlite3.connect(run / "ledger.sqlite")) as ledger, ledger:
-            for statement, *values in statements:
-                ledger.execute(statement, values)
+        for statement, *values in statements:
+            change_ledger(run, statement, *values)
 
     def warned(splits):
         with pytest.warns(UserWarning, match="is not finished; what it holds so far is") as seen:

@@ -1,6 +1,4 @@
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from posemill.inspection.drawing import lettering
 from posemill.records import PoseClip
 from posemill.runs.manifest import Manifest
 from posemill.runs.writer import RunWriter
+from tests.runs.conftest import change_ledger
 
 
 @pytest.fixture
@@ -90,9 +89,7 @@ def test_view_says_that_only_some_files_of_a_folder_are_normalised(run, tmp_path
 
 
 def test_a_split_of_which_nothing_could_be_read_shows(run):
-    row = "INSERT INTO splits (split, num_clips, frames_failed) VALUES ('test', 2, 9)"
-    with closing(sqlite3.connect(run / "ledger.sqlite")) as database, database:
-        database.execute(row)
+    change_ledger(run, "INSERT INTO splits (split, num_clips, frames_failed) VALUES ('test', 2, 9)")
     found = json.loads(invoke("view", run, "--json")[1])["splits"]
     splits = {split["split"]: split for split in found}
     assert (splits["test"]["num_frames"], splits["test"]["frames_failed"]) == (0, 9)

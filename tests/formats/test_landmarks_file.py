@@ -43,7 +43,6 @@ def test_pose_without_visibility_and_sizes_counts_as_seen(tmp_path):
         ({"size_wh": np.ones((3, 2), int)}, r"expected size_wh of shape \(2, 2\)"),
         ({"size_wh": np.full((2, 2), np.nan)}, "expected size_wh .*kind iu"),
         ({"face": np.full((2, 468, 3), np.inf)}, "a found point is infinite"),
-        ({"pose": np.full((2, 33, 4), 2.0)}, r"expected scores in 0\.\.1"),
         ({"image_paths": np.array(["a"])}, "image_paths: expected 2 or none, got 1"),
     ],
 )  # fmt: skip

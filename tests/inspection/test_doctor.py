@@ -7,7 +7,6 @@ import pytest
 from cli_runner import CliRunner
 
 from posemill import __version__
-from posemill.commands import machine
 from posemill.commands.line import run_line
 from posemill.estimators.trial import try_library
 from posemill.inspection import doctor
@@ -24,7 +23,7 @@ def _empty_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "cache_folder", lambda: tmp_path / "tried")
     # Trying takes processes.
     monkeypatch.setattr(doctor, "LIBRARIES", {})
-    monkeypatch.setattr(machine, "_try_bf16", lambda: None)
+    monkeypatch.setattr("posemill.training.bf16.try_bf16", lambda: None)
 
 
 def pretend_versions(monkeypatch, **versions):

@@ -223,16 +223,12 @@ def test_both_sides_of_the_body_are_pairs(joint):
     assert measure_motion(clip).swapped.tolist() == [False, True]
 
 
-def test_hands_and_bodies_that_change_sides_are_suspect():
+def test_hands_that_change_sides_are_suspect_and_a_body_alone_has_none():
     clip = make(3)
     put(clip, "left_hand", [2, 0, 0])
     put(clip, "right_hand", [0, 2, 2])
     np.testing.assert_array_equal(measure_motion(clip).swapped, [0, 1, 0])
-    clip = make(3, skeleton_name="openpose-18")
-    put(clip, "left_shoulder", [1, 1, 0])
-    put(clip, "right_shoulder", [0, 0, 1])
-    np.testing.assert_array_equal(measure_motion(clip).swapped, [0, 0, 1])
-    assert not measure_motion(clip).doubled.any()
+    assert not measure_motion(make(3, skeleton_name="openpose-18")).doubled.any()
 
 
 @pytest.mark.parametrize(("apart", "own", "expected"), [

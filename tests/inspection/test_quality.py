@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 from made_up_people import make_person
 
-from posemill.inspection.quality import (
-    ClipQuality,
-    RunQuality,
-    _judge,
-    measure,
-    squeeze,
-)
+from posemill.inspection.quality import ClipQuality, RunQuality, _judge, measure, squeeze
 from posemill.skeletons import SKELETON_NAMES
 
 

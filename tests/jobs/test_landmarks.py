@@ -7,12 +7,7 @@ import pytest
 
 from posemill.errors import ConfigError, DecodeError, SourceError
 from posemill.jobs import landmarks
-from posemill.jobs.landmarks import (
-    choose_mode,
-    clips_like,
-    count_new_frames,
-    estimate_landmarks,
-)
+from posemill.jobs.landmarks import choose_mode, clips_like, count_new_frames, estimate_landmarks
 from posemill.sources import clip_at
 
 

@@ -1,8 +1,4 @@
-"""COCO-WholeBody JSON: 133 points a person, pictures and annotations in two lists.
-
-Beside what COCO knows, `videos` lists the clips, and every annotation has our `scores`. From bodies
-of 17 or 18 points: a plain COCO file of 17. The first person of a picture stands for it.
-"""
+"""COCO-WholeBody JSON, or plain COCO of bodies of 17 or 18 points; its lists: docs/formats.md."""
 
 from __future__ import annotations
 
@@ -117,8 +113,6 @@ def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
     marked = points.copy()
     marked[:, 2] = 2 * found
     box = _box(points[found])
-    # As evaluations rank people: by the points found, and how sure they are.
-    score = round(float(points[:17, 2].sum()) / 17, 6)
     annotation: dict[str, Any] = {
         "category_id": 1,
         "iscrowd": 0,
@@ -126,7 +120,8 @@ def _annotation(points: npt.NDArray[np.float64]) -> dict[str, Any]:
         "area": round(box[2] * box[3], 3),
         "num_keypoints": int(found[:17].sum()),
         "keypoints": marked[:17].ravel().tolist(),
-        "score": score,
+        # As evaluations rank people: by the points found, and how sure they are.
+        "score": round(float(points[:17, 2].sum()) / 17, 6),
     }
     if len(points) > 17:
         for key, (name, _) in list(_FIELDS.items())[1:]:

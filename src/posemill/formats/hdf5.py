@@ -68,12 +68,11 @@ class Hdf5Format(Format):
                 if not 0 <= start <= start + length <= len(sets["keypoints"]):
                     raise ValueError(f"clip {index} is frames {start} to {start + length}")
                 rows = slice(start, start + length)
-                paths = tuple(sets["image_paths"][rows])
                 yield contract.clip_of_arrays(
                     {name: sets[name][rows] for name in contract.FRAME_ARRAYS},
                     clip_id=clips["clip_ids"][index],
                     split=clips["splits"][index],
-                    image_paths=paths if any(paths) else (),
+                    image_paths=tuple(sets["image_paths"][rows]),
                     **read_info(clips["clip_info"][index]),
                     **done,
                 )

@@ -71,7 +71,7 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
             scores[:, rows] = np.nan_to_num(array[..., 3])
     sizes = arrays["size_wh"] if "size_wh" in arrays else same_sizes(size_wh, frames)
     check_array(sizes, "size_wh", "iu", (frames, 2))
-    paths = tuple(map(str, arrays["image_paths"].reshape(-1))) if "image_paths" in arrays else ()
+    paths = arrays["image_paths"].reshape(-1).tolist() if "image_paths" in arrays else ()
     return make_clip(
         points,
         scores,
@@ -80,6 +80,6 @@ def read_landmarks(arrays: MappedNpz, *, split: str, size_wh: Size | None) -> Po
         clip_id=path.stem,
         split=split,
         sizes_wh=sizes.astype(np.int32),
-        image_paths=paths if any(paths) else (),
+        image_paths=tuple(map(str, paths)),
         world=np.array(arrays["world"], np.float32) if "world" in arrays else None,
     )

@@ -140,7 +140,7 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
     is_pixels = "posemill" not in clips.header and are_pixels(keypoints)
     for index, (start, stop) in enumerate(pairwise(clips.offsets.tolist())):
         rows = {name: np.array(arrays[name][start:stop]) for name in _ROWS if name in arrays}
-        points, paths = rows["keypoints"], rows.get("image_paths", np.zeros(0))
+        points = rows["keypoints"]
         sizes = rows.get("sizes_wh", contract.same_sizes(size_wh, stop - start)).astype(np.int32)
         info = read_info(str(arrays["clip_info"][index])) if "clip_info" in arrays else {}
         yield contract.make_clip(
@@ -151,7 +151,7 @@ def clips_of(arrays: MappedNpz, size_wh: Size | None = None) -> Iterator[PoseCli
             clip_id=clips.clip_ids[index],
             split=clips.splits[index] or split_by_name(path),
             frame_indices=rows.get("frame_index", np.arange(stop - start)),
-            image_paths=tuple(paths.tolist()) if paths.any() else (),
+            image_paths=tuple(rows["image_paths"].tolist()) if "image_paths" in rows else (),
             world=rows.get("world"),
             **done,
             **{**info, "label": clips.labels[index] or info.get("label")},

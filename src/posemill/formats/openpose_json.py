@@ -1,7 +1,4 @@
-"""OpenPose's JSON: a file per frame in a folder per clip, or everything in one file.
-
-What becomes of the points of coco-133: docs/formats.md. The largest person stands for the frame.
-"""
+"""OpenPose's JSON: a file per frame, or everything in one; with which points: docs/formats.md."""
 
 from __future__ import annotations
 

@@ -106,14 +106,13 @@ def _clips_of(split: str, lists: Any, size_wh: Size | None) -> Iterator[PoseClip
         rows = list(group)
         expect_new(clip_id, seen, rows[0])
         points, sizes = _points(split, rows, frames), contract.same_sizes(size_wh, len(rows))
-        pictures = tuple(paths[index] for index in rows)
         yield contract.make_clip(
             from_pixels(points, sizes) if is_pixels else points,
             skeleton_name=_SKELETON,
             clip_id=clip_id,
             split=split,
             sizes_wh=sizes,
-            image_paths=pictures if any(pictures) else (),
+            image_paths=tuple(paths[index] for index in rows),
             **fields_of_recipe(ours.get("recipe")),
         )
 

@@ -1,7 +1,4 @@
-"""The pickle of pyskl and MMAction2's skeleton datasets: one annotation per clip.
-
-What is in it, and how labels and `frame_dir` are chosen: docs/formats.md.
-"""
+"""The pickle of pyskl and MMAction2: one annotation per clip, what is in it: docs/formats.md."""
 
 from __future__ import annotations
 

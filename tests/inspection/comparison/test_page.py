@@ -29,10 +29,8 @@ def pair(make_clip, tmp_path):
         dataclasses.replace(clips[1], points=points),
         make_clip(8, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
     ]
-    engine = {"engine": HOSTILE}
-    return write_run(tmp_path / "first", *clips), write_run(
-        tmp_path / "second", *others, engine=engine
-    )
+    second = write_run(tmp_path / "second", *others, engine={"engine": HOSTILE})
+    return write_run(tmp_path / "first", *clips), second
 
 
 def test_the_page_is_well_formed_loads_nothing_and_shows_names_as_text(pair, tmp_path):

@@ -193,15 +193,15 @@ def test_captions_say_what_is_missing(make_clip, missing, words, said):
 
 
 @pytest.mark.parametrize(
-    ("count", "shape", "cell_width", "size_wh"),
+    ("count", "shape", "size_wh"),
     [
-        (1, (240, 320), 320, (336, 340)),
-        (4, (240, 320), 320, (664, 612)),
-        (1, (10, 100), 200, (216, 180)),  # flat as they are, cells are not flatter than 0.4
-        (1, (900, 100), 200, (216, 500)),  # nor higher than twice their width
+        (1, (240, 320), (336, 340)),
+        (4, (240, 320), (664, 612)),
+        (1, (10, 100), (336, 228)),  # flat as they are, cells are not flatter than 0.4
+        (1, (900, 100), (336, 740)),  # nor higher than twice their width
     ],
 )
-def test_a_sheet_is_as_large_as_its_cells(count, shape, cell_width, size_wh):
+def test_a_sheet_is_as_large_as_its_cells(count, shape, size_wh):
     cells = [Cell(np.zeros((*shape, 3), np.uint8), "")] * count
-    sheet = contact_sheet(cells, part_names=["pose"], title="", cell_width=cell_width)
+    sheet = contact_sheet(cells, part_names=["pose"], title="")
     assert sheet.shape[1::-1] == size_wh

@@ -1,7 +1,5 @@
 """The report: one file that parses, loads nothing, runs nothing, and says what was found."""
 
-import sqlite3
-
 import numpy as np
 import pytest
 from made_up_people import write_run
@@ -13,18 +11,9 @@ from posemill.inspection.quality import measure
 from posemill.inspection.report import build
 from posemill.inspection.report.build import measure_all, telling_rows, write_report
 from tests.inspection.pages import HOSTILE, check_on_phone, words_of_page
+from tests.runs.conftest import change_ledger
 
 FACTS = {"engine": {"engine": HOSTILE}, "options": {"mode": "video"}, "source": {"path": "x"}}
-
-
-def add_failure(folder, reason, message):
-    with sqlite3.connect(folder / "ledger.sqlite") as database:
-        database.execute(
-            "INSERT INTO failures (clip_no, frame_index, num_frames, path, reason, message) "
-            "VALUES (1, 3, 1, ?, ?, ?)",
-            (HOSTILE, reason, message),
-        )
-    database.close()
 
 
 def report_of(folder):
@@ -41,7 +30,8 @@ def content(make_clip, tmp_path):
         make_clip(30, clip_id=HOSTILE, split=HOSTILE, missing=("face",)),
     ]
     write_run(tmp_path / "run", *clips, **FACTS)
-    add_failure(tmp_path / "run", "truncated", f"no end {HOSTILE}")
+    row = "INSERT INTO failures (clip_no, num_frames, path, reason, message) VALUES (1, 1, ?, ?, ?)"
+    change_ledger(tmp_path / "run", row, HOSTILE, "truncated", f"no end {HOSTILE}")
     return report_of(tmp_path / "run")
 
 

@@ -291,12 +291,9 @@ def ending_of(path: Path) -> str:
 def known_skeleton(name: str) -> skeletons.Skeleton:
     """Return the skeleton of a name in a file."""
     if not skeletons.is_skeleton(name):
-        raise ContentError(
-            "unknown skeleton {name!r}; known: {skeleton_names} (another one comes with the "
-            "package of its engine)",
-            name=str(name)[:80],
-            skeleton_names=", ".join(skeletons.skeleton_names()),
-        )
+        template = "unknown skeleton {name!r}; known: {known} (others come with their engine)"
+        names = ", ".join(skeletons.skeleton_names())
+        raise ContentError(template, name=str(name)[:80], known=names)
     return skeletons.get_skeleton(name)
 
 
@@ -309,7 +306,8 @@ def make_clip(
     """Return a checked clip from what a file held; ValueError if it is none.
 
     Points are `(frames, keypoints, 2 or 3)`; without scores they are 1 where found, without a mask
-    NaN and all-zero points are missing. `fields` are the other ones of `PoseClip`.
+    NaN and all-zero points are missing. `fields` are the other ones of `PoseClip`; image paths that
+    are all empty are none.
     """
     clip_id = str(fields.get("clip_id", ""))
     shapes = [("frames", "points", dims) for dims in (2, 3)]
@@ -317,14 +315,16 @@ def make_clip(
     full = np.zeros((*points.shape[:2], 3), np.float32)
     with np.errstate(all="ignore"):
         full[..., : points.shape[2]] = points
-    for text in (clip_id, *fields.get("image_paths", ())):
+    paths = fields.pop("image_paths", ())
+    for text in (clip_id, *paths):
         if _HALF_A_CHARACTER.search(text):
             raise ValueError(f"{text[:200]!r} is no name: it holds half a character")
     try:
         found = find_points(full, mask)
         full[~found] = np.nan
         plain = check_scores(found if scores is None else scores, found)
-        return PoseClip(points=full, scores=plain, **fields)
+        paths = paths if any(paths) else ()
+        return PoseClip(points=full, scores=plain, image_paths=paths, **fields)
     except ValueError as error:
         raise ValueError(f"clip {clip_id[:80]!r}: {error}") from error
 

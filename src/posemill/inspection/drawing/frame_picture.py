@@ -25,7 +25,7 @@ _GONE = "original picture not available"
 _SCALED = "keypoints scaled for a model: not on a picture"
 _LEAST_SCORE = 0.5  # points below it are drawn fainter
 SHEET_FRAMES = 12  # of a whole clip's contact sheet
-_GAP = 8
+_CELL_WIDTH, _GAP = 320, 8
 _TEXT = 10  # height of the captions' capitals, in pixels
 _CAPTION = 2 * _TEXT + 4
 
@@ -136,25 +136,23 @@ def clip_sheet(clip: PoseClip, cells: Sequence[Cell]) -> Frame:
     return contact_sheet(cells, part_names=clip.skeleton.part_names, title=title)
 
 
-def contact_sheet(
-    cells: Sequence[Cell], *, part_names: Sequence[str], title: str, cell_width: int = 320
-) -> Frame:
+def contact_sheet(cells: Sequence[Cell], *, part_names: Sequence[str], title: str) -> Frame:
     """Return one picture of all cells, in rows, captions below them and a legend at the end."""
     if not cells:
         raise ValueError("cells: expected at least one, got none")
     ratio = float(np.median([cell.picture.shape[0] / cell.picture.shape[1] for cell in cells]))
-    cell_height = round(cell_width * min(max(ratio, 0.4), 2.0))
+    cell_height = round(_CELL_WIDTH * min(max(ratio, 0.4), 2.0))
     # About as wide as three halves of its height.
-    columns = round(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / cell_width))
+    columns = round(math.sqrt(len(cells) * 1.5 * (cell_height + _CAPTION) / _CELL_WIDTH))
     rows = math.ceil(len(cells) / max(1, columns))
     columns = math.ceil(len(cells) / rows)  # no row much shorter than the others
-    across, down = cell_width + _GAP, cell_height + _CAPTION + _GAP
+    across, down = _CELL_WIDTH + _GAP, cell_height + _CAPTION + _GAP
     sheet = np.full((rows * down + _GAP, columns * across + _GAP, 3), BACKGROUND, np.uint8)
     for number, cell in enumerate(cells):
         row, column = divmod(number, columns)
         x, y = _GAP + column * across, _GAP + row * down
-        paste(sheet[y : y + cell_height, x : x + cell_width], cell.picture)
-        _write_caption(sheet[y + cell_height :, x : x + cell_width], cell)
+        paste(sheet[y : y + cell_height, x : x + _CELL_WIDTH], cell.picture)
+        _write_caption(sheet[y + cell_height :, x : x + _CELL_WIDTH], cell)
     return add_legend(sheet, [(name, True) for name in part_names], drawable_text(title), height=13)
 
 
