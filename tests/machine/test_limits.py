@@ -51,7 +51,6 @@ MOST = 64 << 10  # megabytes that the machine has
         ("", 8),
         ("100000 0", 8),
         ("100000", 8),
-        ("-1 100000", 8),
     ],
 )
 def test_the_quota_of_a_container(build, text, cores):
@@ -162,7 +161,7 @@ def test_affinity_counts_for_real():
         os.sched_setaffinity(0, allowed)
 
 
-JOIN = 'echo $$ > "$1/cgroup.procs" || exit 9; exec "$PYTHON" -c "$CODE"'
+JOIN = 'echo $$ > "$1/cgroup.procs" || exit 9; exec "$2" -c "$3"'
 CODE = """
 from posemill.machine.limits import core_limit, free_memory, memory_limit
 print(core_limit(), memory_limit(), free_memory(), sep="\\n")
@@ -181,9 +180,8 @@ def test_a_process_in_a_real_container_sees_its_limits():
                     file.write(text)
         except OSError as error:
             pytest.skip(f"this machine lets us make no control group: {error}")
-        variables = {**os.environ, "PYTHON": sys.executable, "CODE": CODE}
-        command = ["sh", "-c", JOIN, "sh", str(group)]
-        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        command = ["sh", "-c", JOIN, "sh", str(group), sys.executable, CODE]
+        done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 9:
         pytest.skip(f"this machine lets us put no process into a control group: {done.stderr}")
     cores, memory, free = done.stdout.splitlines()

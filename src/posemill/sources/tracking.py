@@ -108,15 +108,11 @@ def decide_tracking(clips: Collection[Clip]) -> Tracking:
             verdict = ONE_PICTURE
         if verdict or (verdict is None and clip.kind == "pictures"):
             alone[clip.split, clip.clip_id] = (len(folder.names), verdict or "")
-    reasons = Counter(reason for _, reason in alone.values() if reason)
-    return Tracking(
-        len(clips) - len(alone),
-        frozenset(alone),
-        sum(number for number, _ in alone.values()),
-        dict(sorted(reasons.items())),
-        num_looked_at,
-        len(folders),
-    )
+    reasons = Counter(sorted(reason for _, reason in alone.values() if reason))
+    num_tracked = len(clips) - len(alone)
+    num_alone = sum(number for number, _ in alone.values())
+    ids = frozenset(alone)
+    return Tracking(num_tracked, ids, num_alone, reasons, num_looked_at, len(folders))
 
 
 def numbering_of(names: Sequence[str]) -> str | None:
