@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from posemill.config import ExtractConfig
-from posemill.errors import DeviceError, PosemillError, RunError
+from posemill.errors import DeviceError, PosemillError, RunError, StoppedError
 from posemill.executors import Died, Finished, Output
 from posemill.jobs.extract.coordinator import Coordinator, StopSignals
 from posemill.jobs.extract.job import Fatal, Phase, part_of
@@ -164,13 +164,21 @@ def test_kills_from_outside_without_end_stop_the_run_and_give_nothing_up(play, c
 
 
 def test_illegal_instructions_before_any_frame_are_the_machine_s_and_no_frame_s(play, count_rows):
-    trapped = dying((0, 0, Phase.ESTIMATING, 0), times=3, reason="illegal instruction (SIGILL)",
-                    is_refused_instruction=True)  # fmt: skip
-    with pytest.raises(
-        RunError, match=r"illegal instruction \(SIGILL\).*none was given up.*doctor"
-    ):
-        play(FRAMES, trapped)
-    assert count_rows("failures") == 0
+    def script(task, number):
+        trapped = Died(task, (0, 0, Phase.ESTIMATING, 0), "illegal instruction (SIGILL)", 1,
+                       is_refused_instruction=True)  # fmt: skip
+        # Another machine, which does not refuse it, goes on meanwhile.
+        return [Output(task, Committed(None, ())), trapped] if number < 9 else None
+
+    with pytest.raises(RunError, match=r"died 3 times .*SIGILL.*none was given up.*doctor"):
+        play(FRAMES, script)
+    assert count_rows("crashes WHERE is_given_up") == 0
+
+
+def test_no_worker_starts_once_a_signal_came(play, monkeypatch):
+    monkeypatch.setattr(StopSignals, "received", 15)
+    with pytest.raises(StoppedError, match="stopped by signal 15"):
+        play(FRAMES, lambda task, number: pytest.fail("was given a task"))
 
 
 def test_crashes_at_ever_other_frames_end_too(play):

@@ -1,7 +1,7 @@
 """Signals while a run works: the first is a request, a later one an order; all is put back."""
 
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,15 +49,11 @@ def test_a_signal_that_is_ignored_stays_so():
 
 
 def test_another_thread_does_nothing():
-    before = [signal.getsignal(number) for number in NUMBERS]
-    during = []
+    before = [*map(signal.getsignal, NUMBERS)]
 
     def enter():
         with StopSignals().caught() as signals:
-            during.extend(signal.getsignal(number) for number in NUMBERS)
-            during.append(signals.received)
+            return [*map(signal.getsignal, NUMBERS), signals.received]
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert during == [*before, 0]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(enter).result() == [*before, 0]

@@ -36,8 +36,8 @@ _GRACE_SECONDS = 8.0  # to save what is under way when asked to stop
 _SHOW_SECONDS = 0.25
 _LOG_SECONDS = (10.0, 60.0)  # till the first line of progress in the log, and between two
 _MOST_TRIES = 10  # of one task without any progress, wherever it dies
-# Deaths of one worker that end a run, by what they were of, since the last commit of any worker: a
-# machine that goes away takes many at once. And what to do then.
+# Deaths of one worker that end a run, by what they were of, and what to do then. All but the last
+# count from the last commit of any worker on: a machine that goes away takes many at once.
 _MOST_DEATHS = {"failed start": 10, "outside kill": 30, "refused instruction": 3}
 _ADVICE = {
     "failed start": "if the machine has too little memory for the engine, use fewer workers",
@@ -118,7 +118,7 @@ class Coordinator:
         self, executor: Executor, make_worker: Callable[[int], Worker], signals: StopSignals
     ) -> None:
         """Work until all is done; raise when told to stop, or when nobody can go on."""
-        deadline, num_lost = None, 0
+        deadline, num_lost, self._is_stopping = None, 0, bool(signals.received)
         with closing(executor.run(make_worker, self._next_task)) as events:  # type: ignore[type-var]
             for event in events:
                 match event:
@@ -161,7 +161,8 @@ class Coordinator:
         if isinstance(value, Died):  # as its worker says: the engine is broken
             self._retry_or_give_up(value)
             return
-        self._deaths.clear()
+        for key in [key for key in self._deaths if key[0] != "refused instruction"]:
+            del self._deaths[key]
         if isinstance(value, Fatal):
             self._log.write(f"stopping: {value.message}")
             self._events.flush()
