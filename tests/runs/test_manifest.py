@@ -2,6 +2,7 @@ import dataclasses
 import json
 import platform
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_versions_are_those_that_are_installed():
     assert "not installed" in (versions["onnxruntime"], versions["onnxruntime-gpu"])
 
 
-def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path):
+def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path, monkeypatch):
     assert not check_folder(tmp_path / "none")
     assert not check_folder(tmp_path)
     (tmp_path / "lock").touch()
@@ -73,6 +74,10 @@ def test_a_folder_is_new_a_run_or_somebody_elses(tmp_path):
     assert check_folder(tmp_path)
     with pytest.raises(RunError, match="is a file; a run needs a folder of its own"):
         check_folder(tmp_path / "file0")
+    (tmp_path / "new").mkdir()
+    look = Path.exists  # and behind it another process writes its manifest
+    monkeypatch.setattr(Path, "exists", lambda path: look(path) or MANIFEST.write(path.parent))
+    assert not check_folder(tmp_path / "new")
 
 
 @pytest.mark.parametrize(

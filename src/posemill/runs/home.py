@@ -125,13 +125,10 @@ class RunHome:
     def holder(self) -> Holder | None:
         """Return who works on the run, None if nobody does; to be shown: it compares two clocks."""
         holder = holder_of(self.work)
-        if holder is not None or self.is_here:
-            return holder
-        lease = read_lease(self.place)
-        if lease is None or lease.is_released:
-            return None
-        is_fresh = time.time() - lease.written_at < 2 * PATIENCE_SECONDS
-        return lease if is_fresh else None
+        if holder is None and not self.is_here and (lease := read_lease(self.place)):
+            is_fresh = time.time() - lease.written_at < 2 * PATIENCE_SECONDS
+            holder = lease if is_fresh and not lease.is_released else None
+        return holder
 
     @contextmanager
     def owned(self, stop_signal: Callable[[], int] = lambda: 0) -> Iterator[RecordLog | None]:

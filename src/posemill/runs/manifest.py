@@ -223,11 +223,11 @@ def check_folder(folder: Path) -> bool:
             folder=folder,
         )
     check_parts(folder)
+    # First, as another process may write its manifest now. A copy is ours, whatever lies in it.
+    paths = [] if is_copy(folder) else sorted(folder.iterdir())
     if (folder / MANIFEST_NAME).exists():
         Manifest.read(folder)
         return True
-    # A copy is ours, whatever lies in it; what is elsewhere is looked at there.
-    paths = [] if is_copy(folder) else sorted(folder.iterdir())
     for path in paths:
         if not _is_leftover(path):
             raise foreign_place(folder, path.name)

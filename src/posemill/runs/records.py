@@ -137,9 +137,8 @@ class RecordLog:
             "writer": self._writer,
             "events": [to_json(event) for event in events],
         }
-        text = json.dumps(record, separators=(",", ":"))
-        content = gzip.compress(text.encode(), compresslevel=5, mtime=0)
-        return self.place.create(_key(number), content)
+        text = json.dumps(record, separators=(",", ":")).encode()
+        return self.place.create(_key(number), gzip.compress(text, compresslevel=5, mtime=0))
 
     def put_snapshot(self, ledger: Ledger, number: int) -> None:
         """Put the ledger as it is after that record, for those who would have to read them all."""
