@@ -83,8 +83,10 @@ def test_clips_are_called_as_extract_calls_them_and_a_bad_one_does_not_end_the_o
     found = list(clips_like(tmp_path / "videos", "holistic-543", HOW))
     assert [clip.clip_id for clip, _ in found if clip is not None] == ["c", "go/a", "stop/a"]
     assert [errors[0].reason for clip, errors in found if clip is None] == ["empty file"]
-    ((clip, _),) = clips_like(tmp_path / "videos" / "c.mp4", "holistic-543", HOW)
-    assert clip.clip_id == "c"
+    (tmp_path / "upload").write_bytes((tmp_path / "videos" / "c.mp4").read_bytes())
+    for file, name in (("videos/c.mp4", "c"), ("upload", "upload")):
+        ((clip, _),) = clips_like(tmp_path / file, "holistic-543", HOW)
+        assert (clip.clip_id, len(clip)) == (name, 3)
     with pytest.raises(DecodeError, match="empty file"):
         list(clips_like(tmp_path / "videos" / "bad.mp4", "holistic-543", HOW))
     bad = tmp_path / "videos" / "bad.mp4"

@@ -17,6 +17,7 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.config import parse_size, resize_of
 from posemill.decoders.choice import AUTO, settle_for_extraction
+from posemill.decoders.opening import PICTURE_SUFFIXES, suffix_of
 from posemill.decoders.pictures import resize_frame
 from posemill.decoders.sampling import fewer_frames
 from posemill.errors import DecodeError, SourceError
@@ -34,6 +35,7 @@ from posemill.places import uri_of
 from posemill.records import Clip, PoseClip
 from posemill.skeletons import get_skeleton
 from posemill.sources import clip_at, find_clips
+from posemill.sources.lists import LIST_SUFFIXES
 from posemill.sources.reading import count_frames, read_clip
 from posemill.sources.scan import list_pictures
 from posemill.sources.tracking import ONE_PICTURE, decide_tracking
@@ -189,12 +191,11 @@ def clips_like(
     extraction = recipe.get("extraction") or {}
     found_by = {name: value for name, value in extraction.items() if value is not None}
     if not found_by:
-        warn_once(
-            Message(
-                "the model's data do not say how their keypoints were found; new ones are found "
-                "by engine holistic in video mode"
-            )
+        template = (
+            "the model's data do not say how their keypoints were found; new ones are found "
+            "by engine holistic in video mode"
         )
+        warn_once(Message(template))
     how = {"mode": "video", **found_by, "device": device, "threads": threads}
     for clip in clips:
         try:
@@ -222,8 +223,10 @@ def count_new_frames(source: Path, recipe: Mapping[str, Any]) -> int:
 
 
 def _new_clips(source: Path) -> list[Clip]:
-    """Return the clips of what is no run, as `extract` names them."""
-    clips = find_clips(source)  # refuses videos and pictures side by side
+    """Return the clips of what is no run, as `extract` names them; of any other file a video."""
+    others = (*PICTURE_SUFFIXES, *LIST_SUFFIXES)
+    is_video = source.is_file() and suffix_of(source.name) not in others
+    clips = find_clips(source, layout="videos" if is_video else "auto")  # refuses both in a folder
     if source.is_dir() and list_pictures(str(source)):
         return [clip_at(source)]
     return [
