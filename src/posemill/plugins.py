@@ -106,26 +106,17 @@ def _import(what: str, value: str, package: str = "") -> Any:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a name that is not known, with the one that was likely meant."""
-    known = list(known)
-    return ConfigError(
-        "unknown {kind} {name!r}; known: {known}{hint}",
-        kind=kind,
-        name=name,
-        known=", ".join(known),
-        hint=hint(name, known),
-    )
+    names = list(known)
+    template, listed = "unknown {kind} {name!r}; known: {known}{hint}", ", ".join(names)
+    return ConfigError(template, kind=kind, name=name, known=listed, hint=hint(name, names))
 
 
 def not_among(field: str, value: object, choices: Iterable[str]) -> ConfigError:
     """Return the error for a value that is none of a field's, with the one likely meant."""
-    choices = list(choices)
-    return ConfigError(
-        "{field}: expected {choices}, got {value!r}{hint}",
-        field=Option(field),
-        choices=" | ".join(choices),
-        value=value,
-        hint=hint(str(value), choices),
-    )
+    names = list(choices)
+    template, listed = "{field}: expected {choices}, got {value!r}{hint}", " | ".join(names)
+    near = hint(str(value), names)
+    return ConfigError(template, field=Option(field), choices=listed, value=value, hint=near)
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -77,7 +77,6 @@ def test_a_folder_of_splits_is_read_as_one(tmp_path):
          r"are pixels .*not known; give one by size=.WIDTHxHEIGHT"),
         ({"keypoints": np.full((2, 18, 2), 365), "sizes_wh": np.array([[640, 480], [0, 0]])},
          "are pixels"),
-        ({"keypoints": np.array([[{}]], object)}, "Python objects; unpickling it could run code"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named_with_the_file(tmp_path, arrays, message):

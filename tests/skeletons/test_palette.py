@@ -75,7 +75,6 @@ def test_charts_have_the_colours_of_pictures_and_grades_are_readable():
         assert part_colour(body) == hex_of(COLOURS["middle"])
         assert COLOURS["middle"] in part_colours(body)
     grades = [grade(share) for share in (0.31, 0.6, 0.9, 0.97)]
-    assert [each.word for each in grades] == ["bad", "weak", "fair", "good"]
     assert len({each.colour for each in grades}) == 4
     assert all(contrast(each.colour, "#ffffff") >= 4.5 for each in grades)
     assert contrast(GREY, "#ffffff") >= 4.5

@@ -275,8 +275,5 @@ def try_libraries() -> dict[str, Outcome]:
     A runtime runs a network where its model is in the cache; else it is only loaded.
     """
     network = _NETWORK if state_of(get_pinned(_NETWORK, "model")) == "ready" else ""
-    outcomes = {
-        library: try_library(library, network if library in PACKAGES else "")
-        for library in LIBRARIES
-    }
-    return {library: outcome for library, outcome in outcomes.items() if outcome is not None}
+    tried = {name: try_library(name, network if name in PACKAGES else "") for name in LIBRARIES}
+    return {name: outcome for name, outcome in tried.items() if outcome is not None}

@@ -76,8 +76,7 @@ def test_frames_of_videos_are_the_right_ones(make_clip, tmp_path):
     clip = make_clip(5, clip_id="a", frame_indices=np.array([1, 3, 4, 8, 9]))
     frames = dict(Originals(facts_of(tmp_path / "data", "videos")).frames(clip, [0, 2, 4]))
     for row, number in ((0, 1), (2, 4), (4, 9)):
-        frame = frames[row]
-        assert frame.mean() == pytest.approx(levels[number], abs=4)
+        assert frames[row].mean() == pytest.approx(levels[number], abs=4)
 
 
 def test_a_video_of_a_merged_run_that_is_gone_or_too_short_gives_blank_frames(make_clip, tmp_path):

@@ -31,6 +31,13 @@ def stored(clip, folder):
     return next(open_run(write_run(folder, clip)).clips())
 
 
+def expect_all(originals, clip):
+    """Return the frames of a clip, all of which must be found."""
+    frames = [frame for _, frame in originals.frames(clip, range(len(clip)))]
+    assert (originals.num_read, originals.first_reason) == (len(clip), "")
+    return frames
+
+
 NAMES = [b"bild\xff1.png", b"bild\\xff2.png", "bär3.png".encode()]
 
 
@@ -41,9 +48,7 @@ def test_pictures_with_names_that_are_not_utf8_are_found(make_clip, tmp_path, fo
     clip = stored(make_clip(3, clip_id="a", image_paths=paths), tmp_path / "run")
     assert clip.image_paths[0].endswith(r"a/bild\xff1.png")
     originals = Originals(facts_of(tmp_path))
-    frames = [frame for _, frame in originals.frames(clip, range(3))]
-    assert (originals.num_read, originals.first_reason) == (3, "")
-    assert [int(frame.mean()) for frame in frames if frame is not None] == [0, 50, 100]
+    assert [int(frame.mean()) for frame in expect_all(originals, clip)] == [0, 50, 100]
 
 
 @has_bytes_as_names
@@ -53,8 +58,7 @@ def test_such_pictures_are_found_below_the_new_root_of_a_moved_dataset(make_clip
     clip = stored(make_clip(3, clip_id="other", image_paths=paths), tmp_path / "run")
     old.rename(tmp_path / "new")
     originals = Originals(facts_of(old), moved_to=tmp_path / "new")
-    list(originals.frames(clip, range(3)))
-    assert (originals.num_read, originals.first_reason) == (3, "")
+    expect_all(originals, clip)
 
 
 @has_bytes_as_names
@@ -62,8 +66,7 @@ def test_videos_below_a_root_whose_name_is_not_utf8_are_found(make_clip, tmp_pat
     write_film(tmp_path / os.fsdecode(b"filme\xfc") / "a.mp4", [0] * 2)
     # As a manifest says it.
     originals = Originals({"source": {"path": str(tmp_path / r"filme\xfc"), "layout": "videos"}})
-    list(originals.frames(make_clip(2, clip_id="a"), range(2)))
-    assert (originals.num_read, originals.first_reason) == (2, "")
+    expect_all(originals, make_clip(2, clip_id="a"))
 
 
 def test_a_picture_and_a_folder_of_originals_that_are_gone_are_said(make_clip, tmp_path):
@@ -91,12 +94,10 @@ def test_pictures_with_relative_paths_are_found_from_anywhere(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     originals = Originals(facts_of(tmp_path / "PH"))
-    list(originals.frames(clip, range(2)))
-    assert (originals.num_read, originals.first_reason) == (2, "")
+    expect_all(originals, clip)
     (tmp_path / "PH").rename(tmp_path / "new")
     moved = Originals(facts_of(tmp_path / "PH"), moved_to=tmp_path / "new")
-    list(moved.frames(clip, range(2)))
-    assert (moved.num_read, moved.first_reason) == (2, "")
+    expect_all(moved, clip)
 
 
 def test_of_two_datasets_with_the_same_names_the_right_one_is_taken(make_clip, tmp_path):
@@ -174,8 +175,7 @@ def test_pictures_of_a_list_and_a_single_picture_are_found(make_clip, tmp_path, 
         source.parent.mkdir()
         source.write_text(f"path\n{path}\n")
     originals = Originals(facts_of(source, layout))
-    list(originals.frames(make_clip(1, clip_id="1", image_paths=(path,)), [0]))
-    assert (originals.num_read, originals.first_reason) == (1, "")
+    expect_all(originals, make_clip(1, clip_id="1", image_paths=(path,)))
 
 
 @has_bytes_as_names

@@ -95,9 +95,8 @@ class Pairing:
             names = (second.names[key] for key in common)
             others = (clip.as_skeleton(self.layout) for clip in second.material.pick(names))
         else:
-            read = {
-                match_key(clip.split, clip.clip_id): clip for clip in self._stream(second, keys)
-            }
+            clips = self._stream(second, keys)
+            read = {match_key(clip.split, clip.clip_id): clip for clip in clips}
             others = (read.pop(key) for key in common)
         yield from zip(self._stream(first, keys), others, strict=True)
 
