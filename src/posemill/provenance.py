@@ -149,6 +149,5 @@ def _to_toml(value: Any) -> str:
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(value, (int, float)):
         return repr(value)
-    raise ConfigError(
-        "cannot write {value!r} as TOML: use text, numbers, lists and tables", value=value
-    )
+    template = "cannot write {value!r} as TOML: use text, numbers, lists and tables"
+    raise ConfigError(template, value=value)

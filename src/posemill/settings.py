@@ -139,11 +139,9 @@ class Field:
         if value is None and self.is_optional:
             return None
         if isinstance(value, (int, float)) and not abs(value) < _TOO_LARGE:  # NaN is not either
-            raise ConfigError(
-                "{option}: expected a finite number, got {value}",
-                option=Option(self.flat),
-                value=value if isinstance(value, float) else Message("one with too many digits"),
-            )
+            template = "{option}: expected a finite number, got {value}"
+            shown = value if isinstance(value, float) else Message("one with too many digits")
+            raise ConfigError(template, option=Option(self.flat), value=shown)
         value = _in_type(self, value)
         choices = self.meta["choices"]
         if choices and isinstance(choices, tuple) and value not in choices:
@@ -188,12 +186,9 @@ def _in_type(field: Field, value: Any) -> Any:
     inner: Any = {tuple: (str, os.PathLike), list: float}.get(kind)
     fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if not fits or (inner and not all(isinstance(entry, inner) for entry in value)):
-        raise ConfigError(
-            "{setting}: expected {expected}, got {value!r}",
-            setting=Option(field.flat),
-            expected=_EXPECTED.get(kind, kind.__name__),
-            value=value,
-        )
+        template = "{setting}: expected {expected}, got {value!r}"
+        words = _EXPECTED.get(kind, kind.__name__)
+        raise ConfigError(template, setting=Option(field.flat), expected=words, value=value)
     return value
 
 

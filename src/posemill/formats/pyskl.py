@@ -151,11 +151,8 @@ def _clip_of(
         check_array(scores, f"keypoint_score of {name[:80]}", "biuf", people.shape[:3])
     height, width = annotation.get("img_shape") or (size_wh or (0, 0))[::-1]
     if not (0 < int(width) < 1 << 20 and 0 < int(height) < 1 << 20):
-        raise ContentError(
-            "{name!r}: expected img_shape (height, width), got {shape}; give the size by {--size}",
-            name=name[:80],
-            shape=(height, width),
-        )
+        template = "{name!r}: expected img_shape (height, width), got {shape}; give it by {--size}"
+        raise ContentError(template, name=name[:80], shape=(height, width))
     num_people, num_frames, count, dims = people.shape
     skeleton = header.get("skeleton")
     # 17 points are the first of 133.
