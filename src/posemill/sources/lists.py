@@ -35,15 +35,11 @@ def find(path: str, collector: Collector) -> ClipList:
     """
     clips = read_list(path)
     for line, clip in clips:
-        collector.add(clip, where=_where(path, line))
+        collector.add(clip, where=Message("{path}, line {line}: ", path=readable(path), line=line))
     if num_missing := sum(clip.version == MISSING for _, clip in clips):
         template = "{num_missing} of {num_clips} paths in the list do not exist"
         collector.say(template, num_missing=num_missing, num_clips=len(clips))
     return collector.finish(Message("rows with a path"))
-
-
-def _where(path: str, line: int) -> Message:
-    return Message("{path}, line {line}: ", path=readable(path), line=line)
 
 
 def read_list(path: str) -> list[tuple[int, Clip]]:
@@ -59,7 +55,7 @@ def read_list(path: str) -> list[tuple[int, Clip]]:
             try:
                 rows.append((line, *_to_clip(values, folder)))
             except ContentError as error:
-                raise SourceError("{where}{why}", where=_where(path, line), why=error) from error
+                raise ContentError("line {line}: {error}", line=line, error=error) from error
     except ContentError as error:
         raise SourceError("{path}, {error}", path=readable(path), error=error) from error
     except OSError as error:
