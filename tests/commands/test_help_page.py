@@ -1,6 +1,7 @@
 """Help in Chinese: no line wider than the terminal, nothing cut off, columns under each other."""
 
 import re
+import zlib
 
 import pytest
 from cli_runner import CliRunner
@@ -10,6 +11,16 @@ from posemill.commands.line import load_commands, run_line
 from posemill.terminal import width_of
 
 COMMANDS = sorted(load_commands()[0])
+SUMS = {
+    "advise": 1288292480, "bench decode": 638274226, "bench engine": 3385363935,
+    "compare": 1821973332, "demo": 2449163774, "doctor": 1533895086, "engines": 125539631,
+    "evaluate": 2396356025, "export": 998015048, "extract": 3473975851, "frames": 2419659644,
+    "import": 791979379, "landmarks": 2747291885, "logs": 702301898, "merge": 2209582450,
+    "models list": 125539631, "models pull": 595061973, "plan": 1000102361, "predict": 771691351,
+    "prepare": 2160227405, "report": 3138275314, "serve": 1947825706, "status": 1362123516,
+    "stop": 960743059, "sweep": 1963429767, "synthetic-corpus": 1507284928, "train": 2132065877,
+    "tune": 1201223723, "view": 880410541, "visualize": 3070339605,
+}  # fmt: skip
 
 
 def test_lines_end_between_characters_but_not_before_a_closing_mark():
@@ -48,3 +59,16 @@ def test_the_usage_names_arguments():
     assert "posemill compare [OPTIONS] RUN_A RUN_B" in usages
     assert "posemill predict [OPTIONS] RUN SOURCE..." in usages
     assert "posemill serve [OPTIONS] [FOLDER...]" in usages
+
+
+def test_flags_defaults_and_limits_are_those_of_the_documentation():
+    """Sums of what each command declares: a change of one belongs into docs/ and CHANGELOG.md."""
+    told = "flat choices least most above old flags metavar argument bare".split()
+    found = {}
+    for name, command in load_commands()[0].items():
+        facts = [sorted(command.aliases.items())]
+        for field in command.fields.values():
+            kind = str(field.kind), field.is_optional, str(field.default)[:20]
+            facts.append((field.flat, *kind, *map(field.meta.get, told)))
+        found[name] = zlib.crc32(repr(facts).encode())
+    assert found == SUMS
