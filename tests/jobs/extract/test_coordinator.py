@@ -45,7 +45,7 @@ class ScriptedExecutor:
 def play(tmp_path):
     """Run a script over clips; return what is then read of the first unit, and the tasks."""
 
-    def run(clips, script, on_progress=None):
+    def run(clips, script, on_progress=lambda _: None):
         config = ExtractConfig(Path("source"), tmp_path, engine="fake", task_frames=512)
         events, log = EventLog(tmp_path), LogFile(tmp_path / "log")
         executor = ScriptedExecutor(script)

@@ -84,7 +84,7 @@ class Coordinator:
         clips: Sequence[Clip],
         *,
         log: LogFile,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: Callable[[Progress], None],
     ) -> None:
         self._home, self._config, self._clips = job.home, job.config, clips
         self._events, self._log, self._on_progress = events, log, on_progress
@@ -279,8 +279,7 @@ class Coordinator:
         seconds, news = now - self._started_at, tuple(self._news)
         progress = Progress(tuple(counts), in_flight, speed, seconds, len(workers), news)
         self._news = []
-        if self._on_progress is not None:
-            self._on_progress(progress)
+        self._on_progress(progress)
         note = {"workers_on": self._workers_on, "workers": workers}
         write_live(self._home.work, progress.to_json() | note)
         if now >= self._log_at:

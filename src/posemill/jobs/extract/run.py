@@ -171,9 +171,9 @@ def run_job(
     job: FrameJob,
     *,
     clips: ClipList | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
     on_plan: Callable[[ClipList, WorkerPlan], None] | None = None,
-    on_count: Callable[[int, int], None] | None = None,
+    on_count: Callable[[int, int], None] = lambda done, total: None,
 ) -> Progress:
     """Do a job to its last frame, or go on with it; `clips` that were found spare a second look.
 
@@ -201,8 +201,7 @@ def run_job(
         def count(done: int, total: int) -> None:
             if signals.received:
                 raise StoppedError(signals.received, home.name)
-            if on_count is not None:
-                on_count(done, total)
+            on_count(done, total)
 
         events = open_events(job, clips, manifest, on_count=count, records=records)
         stack.enter_context(closing(events))

@@ -102,7 +102,7 @@ class _TaskRun:
 
         Units are taken in their order, several tracked ones side by side if the batch allows.
         """
-        beat_at = time.monotonic()
+        beat_at, suspect = time.monotonic(), self._task.suspect_frame
         to_come = deque(enumerate(self._task.units))
         try:
             while to_come or self._open_lanes():
@@ -113,11 +113,11 @@ class _TaskRun:
                     yield self._commit()
                     return
                 num_rows = sum(len(lane.rows) for lane in self._lanes)
-                if num_rows >= self._piece_frames or self._is_at_suspect():
+                nexts = {lane.next_frame for lane in self._open_lanes()}
+                is_behind = suspect is not None and suspect + 1 in nexts
+                if num_rows >= self._piece_frames or suspect in nexts or is_behind:
                     yield self._commit()
-                    suspect = self._task.suspect_frame
-                    nexts = [lane.next_frame for lane in self._lanes]
-                    if suspect is not None and min(nexts, default=suspect + 1) > suspect:
+                    if is_behind:
                         return
                 elif time.monotonic() - beat_at > _BEAT_SECONDS:
                     beat_at = time.monotonic()
@@ -133,14 +133,6 @@ class _TaskRun:
 
     def _open_lanes(self) -> list[Lane]:
         return [lane for lane in self._lanes if not lane.is_done]
-
-    def _is_at_suspect(self) -> bool:
-        """Return whether what is there is due for a commit: before, or behind the suspect frame."""
-        suspect = self._task.suspect_frame
-        return suspect is not None and any(
-            lane.next_frame in (suspect, suspect + 1) and (lane.rows or lane.lost)
-            for lane in self._open_lanes()
-        )
 
     def _has_room_for(self, unit: Unit) -> bool:
         # Frames that stand alone fill a batch from one unit, tracked ones are one of each.
