@@ -15,11 +15,11 @@ from posemill.jobs import frames as frames_job
 from posemill.jobs.frames import write_frames
 config = FramesConfig(Path(sys.argv[1]), Path(sys.argv[2]), executor="serial", task_frames=8,
                       pack=sys.argv[3] == "True", resize="40x30")
-write = frames_job.FrameSink.put
-def slowly(*args):
-    time.sleep(0.0005)
-    return write(*args)
-frames_job.FrameSink.put = slowly
+for sink in (frames_job.PictureSink, frames_job.PackSink):
+    def slowly(*args, write=sink.put):
+        time.sleep(0.0005)
+        return write(*args)
+    sink.put = slowly
 def run():
     return write_frames(config)
 """
