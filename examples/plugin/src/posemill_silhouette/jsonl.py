@@ -15,10 +15,10 @@ from posemill.formats.shared.contract import (
     ClipStream,
     Format,
     Size,
+    header_fields,
     make_clip,
-    skeleton_for,
 )
-from posemill.records import PoseClip, fields_of_recipe
+from posemill.records import PoseClip
 
 _FIELDS = ("clip_id", "split", "label", "fps", "image_paths")
 
@@ -49,9 +49,8 @@ class JsonLinesFormat(Format):
         """Yield the clips, one line at a time; `Format.read` makes broken lines a `FormatError`."""
         with path.open(encoding="utf-8") as handle:
             header = json.loads(next(handle, "{}"))
-            made = fields_of_recipe(header.get("recipe"))
             for line in handle:
-                yield _clip_of(path, json.loads(line), header.get("skeleton"), made)
+                yield _clip_of(path, json.loads(line), header)
 
 
 def _values_of(clip: PoseClip) -> dict[str, Any]:
@@ -67,16 +66,15 @@ def _values_of(clip: PoseClip) -> dict[str, Any]:
     }
 
 
-def _clip_of(path: Path, values: dict[str, Any], skeleton: Any, made: dict[str, Any]) -> PoseClip:
+def _clip_of(path: Path, values: dict[str, Any], header: dict[str, Any]) -> PoseClip:
     points = np.array(values["points"], np.float32)  # None becomes NaN
     return make_clip(
         points,
         np.array(values["scores"], np.float32),
         ~np.isnan(points[..., 0]),
-        skeleton_name=skeleton_for(points.shape[1], path, skeleton),
         sizes_wh=np.array(values["sizes_wh"], np.int32),
         frame_indices=np.array(values["frame_indices"], np.int64),
         image_paths=tuple(values["image_paths"]),
         **{name: values[name] for name in ("clip_id", "split", "label", "fps", "extra")},
-        **made,
+        **header_fields(header, points.shape[1], path),
     )
