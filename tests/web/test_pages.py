@@ -231,8 +231,7 @@ def test_clips_of_a_split_that_was_prepared_anew_keep_their_names_and_numbers(tm
         posemill.prepare(run, tmp_path / "data", overwrite=True, progress=False)
         fill(tmp_path / "data", table)
     with closing(sqlite3.connect(table)) as database:
-        rows = database.execute("SELECT split, clip_id, label, measured = mark FROM clips")
-        found = sorted(rows.fetchall())
+        found = sorted(database.execute("SELECT split, clip_id, label, measured = mark FROM clips"))
     expected = {"dev": "xyz", "train": "bc"}
     assert found == [(split, name, f"{split} {name}", 1) for split in expected for name in
                      expected[split]]  # fmt: skip

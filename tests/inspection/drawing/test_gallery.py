@@ -99,10 +99,9 @@ def test_whole_clips_become_movies_with_a_sheet(make_clip, tmp_path, kind):
     fps = {"mp4": 1000.5, "gif": 10.0}[kind]  # some files say thousands, and are shown at 25
     clips = [make_clip(6, clip_id=name, split="dev", fps=fps) for name in ("a", "b")]
     material = make_run(tmp_path / "run", clips)
-    out = tmp_path / "out"
     options = {"originals": Originals(), "clip_ids": ["b"], "video": kind}
-    written = list(draw_gallery(material, out, **options))
-    folder = out / "dev"
+    written = list(draw_gallery(material, tmp_path / "out", **options))
+    folder = tmp_path / "out" / "dev"
     assert written == [folder / f"b.{kind}", folder / "b_contact_sheet.png"]
     assert all(path.stat().st_size > 1000 for path in written)
 

@@ -63,9 +63,8 @@ def test_presence_is_a_share_of_the_frames(quality):
 ])  # fmt: skip
 def test_a_part_that_is_missing_once_is_not_complete(share, expected, quality):
     part = replace(quality.parts[0], num_present=round(100 * share))
-    content = findings.presence_section(
-        run_of(replace(quality, num_frames=10_000, parts=(part,)))
-    )  # fmt: skip
+    run = run_of(replace(quality, num_frames=10_000, parts=(part,)))
+    content = findings.presence_section(run)
     assert words_of(content)[-1] == expected
 
 

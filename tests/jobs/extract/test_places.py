@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import signal
-import sqlite3
 import threading
 import time
 from contextlib import closing
@@ -28,6 +27,7 @@ from posemill.runs.reader import open_run
 from posemill.runs.records import RecordLog
 from posemill.sources import find_clips
 from posemill.training.config.train_config import TrainConfig
+from tests.runs.conftest import change_ledger
 
 SIZES = {"train/a": 21, "train/b": 5, "dev/d": 9}
 
@@ -420,8 +420,7 @@ def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outs
             shard.write_bytes(damage)
         assert open_run(place).to_numpy()["points"].tobytes() == expected
     run = open_run(folder)
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger, ledger:
-        ledger.execute("UPDATE shards SET name = '../../x.parquet' WHERE shard_no = 2")
+    change_ledger(folder, "UPDATE shards SET name = '../../x.parquet' WHERE shard_no = 2")
     with pytest.raises(RunError, match="which is not a file of"):
         next(run.clips())
 
