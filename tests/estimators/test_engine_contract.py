@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from posemill.errors import DeviceError
-from posemill.estimators import ESTIMATORS, open_estimator
+from posemill.estimators import ESTIMATORS, engine_info, open_estimator
 from posemill.testing import EngineContract
 from posemill.testing.engines import same
 
 # Grey, with alpha, 16 bits, numbers, empty.
+DECLARED = {
+    "holistic": 3802511291, "hands": 1210998505, "face": 3063186339, "pose": 2732129585,
+    "openpose": 2629395500, "wholebody": 2192079579, "movenet": 51522325, "mediapipe": 2051028334,
+    "mediapipe-hands": 2867225984, "mediapipe-face": 815307203, "mediapipe-pose": 3004295924,
+    "fake": 219311990,
+}  # fmt: skip
 NO_PICTURES = [((8, 8), "u1"), ((8, 8, 4), "u1"), ((8, 8, 3), "u2"), ((8, 8, 3), "f4"),
                ((0, 8, 3), "u1")]  # fmt: skip
 
@@ -174,6 +181,17 @@ class TestFake(EngineContract):
         assert not np.array_equal(last_of(0, 1, 3), last_of(0, 3))
         dark = engine.estimate([np.full((4, 4, 3), 7, np.uint8)])
         assert np.isnan(dark.points).all()
+
+
+def test_what_engines_declare_is_what_was_documented():
+    """Sums of their options, skeletons, modes and devices; a change belongs into docs/engine.md."""
+    found, names = {}, ("skeleton_names", "people", "modes", "devices", "saves_states", "needs")
+    of_option = ("name", "default", "choices", "least", "most", "words")
+    for engine, info in ((name, engine_info(name)) for name in ESTIMATORS):
+        facts = [[getattr(option, name) for name in of_option] for option in info.options]
+        facts.append([getattr(info, name) for name in names])
+        found[engine] = zlib.crc32(repr(facts).encode())
+    assert found == DECLARED
 
 
 def test_every_engine_has_its_suite():
