@@ -51,8 +51,7 @@ def test_speeds_are_in_proportion_to_the_closest_that_was_measured():
     assert [row[3] for row in rows[:4]] == [2.0, 4.0, 6.0, 12.0]
     assert [row[0] for row in rows] == [1, 2, 4, 8, 16, 32]
     assert rows[0] == (1, 1.0, 7.2, 2.0, "measured")
-    assert rows[1][4] == "in proportion"
-    assert rows[3][4] == "in proportion; this machine has 4 cores"
+    assert (rows[1][4], rows[3][4]) == ("in proportion", "in proportion; this machine has 4 cores")
     assert [row[0] for row in Forecast(1, 1, 1, {1: 1.0}, 1.0, 64).rows()][-1] == 64
 
 

@@ -25,8 +25,7 @@ def begin(config, clips=None, *, on_count=lambda done, total: None):
     config.out.mkdir(exist_ok=True)
     job = Extraction(config)
     found = job.find_clips(clips)
-    manifest = job.manifest(found)
-    return open_events(job, found, manifest, on_count=on_count), found
+    return open_events(job, found, job.manifest(found), on_count=on_count), found
 
 
 def with_tracking(config, clips):
@@ -86,7 +85,7 @@ def test_frames_of_videos_that_do_not_say_are_not_among_the_known(
     begin(config, on_count=lambda *_: pytest.fail("was counted before"))[0].close()
 
 
-def test_a_signal_while_counting_leaves_no_plan(config_for, tmp_path, write_video, monkeypatch):
+def test_a_signal_while_counting_leaves_no_plan(config_for, tmp_path, write_video):
     for name in ("a", "b"):
         write_video(tmp_path / "v" / f"{name}.mp4", 3)
     config, seen = config_for(tmp_path / "v"), []
