@@ -74,6 +74,10 @@ def test_a_picture_of_a_prediction_is_replaced_by_its_own_source_only(trained, r
     with pytest.raises(ConfigError, match=r"c\.png is a file.* by overwrite=True"):
         posemill.predict(trained, data, pictures=folder)
     assert picture.read_bytes() == b"mine"
+    (folder / "another.png").write_bytes(picture.read_bytes())
+    picture.unlink()
+    with pytest.raises(ConfigError, match=r"another\.png is a file.* by overwrite=True"):
+        posemill.predict(trained, data, pictures=folder)
     posemill.predict(trained, data, pictures=folder, overwrite=True)
     assert picture.read_bytes() == drawn
     with pytest.raises(ConfigError, match=r"c\.png is the picture of two clips"):

@@ -106,6 +106,7 @@ def test_scratch_fetches_nothing_large_ahead_and_keeps_nothing(uri, tmp_path, mo
     open_place(uri).put("8.mp4", b"other content")
     with pytest.raises(ChangedError, match="was changed or removed"):
         scratch.file(f"{uri}/8.mp4", entry.version).__enter__()
+    assert list(folder.iterdir()) == []
 
 
 def test_cutting_long_videos_needs_them_here(uri, tmp_path):
