@@ -72,10 +72,8 @@ def _fetch_checked(place: Place, entry: Entry, path: Path) -> None:
         is_whole = sha256_of(path) == first
     if not is_whole:
         path.unlink()
-        raise PlaceError(
-            "{name}: what came is not what the service says it has; try again",
-            name=place.name_of(entry.key),
-        )
+        template = "{name}: what came is not what the service says it has; try again"
+        raise PlaceError(template, name=place.name_of(entry.key))
 
 
 def _md5_of(path: Path) -> str:

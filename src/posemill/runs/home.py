@@ -237,11 +237,8 @@ def _is_kept_as_records(place: Place, path: str | os.PathLike[str], kind: str) -
         has_records, is_free = (place.root / PREFIX).is_dir(), kind != "local" and not is_here
         return has_records or (is_free and (kind == "shared" or is_shared(place.root)))
     if is_here:
-        raise RunError(
-            "{uri} is a run of this machine; name it by its path: {folder}",
-            uri=place.uri,
-            folder=place.root,
-        )
+        template = "{uri} is a run of this machine; name it by its path: {folder}"
+        raise RunError(template, uri=place.uri, folder=place.root)
     return True
 
 

@@ -218,10 +218,8 @@ def check_folder(folder: Path) -> bool:
     if not folder.exists():
         return False
     if not folder.is_dir():
-        raise RunError(
-            "{folder} is a file; a run needs a folder of its own: choose another name",
-            folder=folder,
-        )
+        template = "{folder} is a file; a run needs a folder of its own: choose another name"
+        raise RunError(template, folder=folder)
     check_parts(folder)
     # First, as another process may write its manifest now. A copy is ours, whatever lies in it.
     paths = [] if is_copy(folder) else sorted(folder.iterdir())

@@ -216,12 +216,8 @@ class Run:
             rows = tuple(ledger.rows(split, readable(clip_id)))
         if not rows:
             near = hint(clip_id, self.clip_ids(split)) or Message("; clip_ids() lists them")
-            raise RunError(
-                "{folder} has no keypoints of a clip {clip_id!r}{near}",
-                folder=self.folder,
-                clip_id=clip_id,
-                near=near,
-            )
+            template = "{folder} has no keypoints of a clip {clip_id!r}{near}"
+            raise RunError(template, folder=self.folder, clip_id=clip_id, near=near)
         splits = {row.split for row in rows}
         if len(splits) > 1:
             raise RunError(

@@ -163,11 +163,8 @@ class RecordLog:
                 if (last := _number_of(temporary)) != int(number):
                     raise ValueError(f"it is of record {last}")
             except (*_CORRUPT, sqlite3.Error) as error:
-                raise RunError(
-                    "{snapshot} is damaged ({why}); delete it: the records hold the same",
-                    snapshot=self.place.name_of(newest),
-                    why=error,
-                ) from error
+                template = "{snapshot} is damaged ({why}); delete it: the records hold the same"
+                raise RunError(template, snapshot=self.place.name_of(newest), why=error) from error
             for suffix in ("-wal", "-shm"):  # of the old one
                 path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 

@@ -271,11 +271,8 @@ def _extra_of(text: str, clip_id: str) -> dict[str, Any]:
     try:
         return dict(parse_json(text))
     except (ValueError, TypeError) as error:
-        raise RunError(
-            "the shard of clip {clip_id!r} is damaged: its extra is {error}",
-            clip_id=clip_id,
-            error=error,
-        ) from error
+        template = "the shard of clip {clip_id!r} is damaged: its extra is {error}"
+        raise RunError(template, clip_id=clip_id, error=error) from error
 
 
 def arrays_of(table: pa.Table, skeleton_name: str) -> dict[str, Any]:

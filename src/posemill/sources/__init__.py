@@ -81,11 +81,8 @@ def clip_at(source: Path) -> Clip:
     """Return the clip that a path or a URI names: a folder of pictures, a picture or a video."""
     uri = uri_of(source)
     if uri is None and not source.exists():
-        raise SourceError(
-            "{source}: no such file or folder; expected pictures or a video{hint}",
-            source=source,
-            hint=near_path(source),
-        )
+        template = "{source}: no such file or folder; expected pictures or a video{hint}"
+        raise SourceError(template, source=source, hint=near_path(source))
     kind, folder = look_at(uri or str(source))
     if folder.videos and not folder.num_pictures:
         raise SourceError(
