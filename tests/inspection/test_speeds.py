@@ -213,6 +213,15 @@ def test_installed_runtimes_are_measured_beside_the_default(tmp_path, monkeypatc
     assert usual.refused == other.refused == ""
     assert other.agreement == 1
     assert other.largest_pixels < 1
+    made_up = {"runtime": "x", "milliseconds": 9.96, "memory_mb": 4.6, "agreement": 0.5}
+    found = [speeds.RuntimeSpeed(is_default=is_usual, **made_up) for is_usual in (True, False)]
+    found.append(speeds.RuntimeSpeed("y", is_default=False, refused="no"))
+    monkeypatch.setattr(speeds, "measure_runtimes", lambda *_, **__: found)
+    said = CliRunner().invoke(run_line, ["bench", "engine", str(tmp_path)])
+    rows = [line.split() for line in said.stdout.splitlines() if "10.0" in line]
+    numbers = ["10.0", "5", "0.5000", "0.0000", "0.000"]
+    assert rows == [["x", "yes", *numbers], ["x", *numbers]]
+    assert "y failed here: no" in said.output
     assert min(usual.milliseconds, usual.memory_mb) > 0
 
 

@@ -262,7 +262,7 @@ SIMCC = {"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17]}
         ({"simcc_x": AXIS[:, :17], "simcc_y": AXIS[:, :17, 1:]}, USUAL,
          "SimCC network's two outputs"),
         (SIMCC, [1, 1, 64, 64], r"expected one picture as input.*got input \(1, 1, 64, 64\)"),
-        (SIMCC, [1, 3, "height", "width"], "leaves the size of its picture open"),
+        (SIMCC, [1, 3, 64, "width"], "leaves the size of its picture open"),
         ({"dets": AXIS[..., :4], "points": np.zeros((1, 21, 17, 3), np.float32)}, USUAL,
          r"expected RTMO's boxes \(batch, people, 5\)"),
         (SIMCC, [4, 3, 64, 64], "it takes 4 pictures at a time; expected a file that"),

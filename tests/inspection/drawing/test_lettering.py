@@ -133,12 +133,7 @@ def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
         whole = add_legend(picture, parts, "clip 1", height=10, remark="of a very long clip")
         inks += [ink(whole), ink(add_legend(picture, parts, "clip 1"))]
         assert (whole[:10] == 7).all()
-        footer = whole[10:]
-        is_written = (footer != footer[-1, -1]).any(axis=(0, 2))
-        # A margin on both sides, where there is room for the widest entry.
-        assert not is_written[:9].any()
-        assert not is_written[width - 9 :].any()
-        heights.append(len(footer))
+        heights.append(len(whole) - 10)
     recorded = [5.798977, 5.396907, 2.911551, 2.283196, 4.194718, 5.112509]
     assert inks == pytest.approx(recorded, abs=2e-6)
     assert heights == sorted(heights, reverse=True)
