@@ -57,6 +57,8 @@ def test_workers_share_the_devices_there_are_and_are_not_counted_twice():
         "num_workers_per_gpu"
     )
     assert make(workers=2, num_gpus=0).workers == 2
+    with pytest.raises(ConfigError, match=r"'num_workers'; did you mean 'workers'\?"):
+        make(num_workers=2)
 
 
 def test_what_decides_the_result():

@@ -128,6 +128,7 @@ def hint(name: str, known: Iterable[str]) -> str:
 
     name, names = name.lstrip("-"), {each.lstrip("-"): each for each in known}
     near = [each for each in names if each.split("/")[-1] == name.split("/")[-1]]
+    near = near or [each for each in names if name.endswith((f"-{each}", f"_{each}"))]
     near = near or sorted((each for each in names if len(name) > 2 and name in each), key=len)
     near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return Message("; did you mean {near!r}?", near=names[near[0]]) if near else ""

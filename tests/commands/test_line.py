@@ -300,7 +300,6 @@ def test_a_line_that_cannot_be_read_is_explained_in_chinese_too(monkeypatch):
         ),
         (["show", "x", "--no_such_flag"], "No such option: --no-such-flag"),
         (["show", "x", "--split"], "No such option: --split; did you mean '--splits'?"),
-        (["show", "x", "--clip"], "No such option: --clip"),
         (["need"], "Missing option '--much'."),
         (["need", "--much", "1.5x"], "--much: expected a number, got '1.5x'"),
         (["need", "--much", "1", "--loud=yes"], "Option '--loud' does not take a value."),

@@ -47,10 +47,8 @@ MOST = 64 << 10  # megabytes that the machine has
     ("text", "cores"),
     [
         ("max 100000", 8),
-        ("200000 100000", 2),
-        ("150000 100000", 2),  # a part of a core is a core that is idle at times
+        ("75000 50000", 2),  # a part of a core is a core that is idle at times
         ("10000 100000", 1),
-        ("50000 50000", 1),
         ("1600000 100000", 8),  # more than there are
         ("", 8),
         ("100000 0", 8),

@@ -82,7 +82,9 @@ def test_pictures_that_posemill_wrote_among_data_are_left_out_until_they_are_rep
     make_tree(tmp_path, "a/sheet.png", "a/drawn.mp4")
     for name in ("sheet.png", "drawn.mp4"):
         mark_file(tmp_path / "a" / name)
-    assert walk(tmp_path)[0] == before
+    after, said = walk(tmp_path)
+    assert after == before
+    assert said.problems == [f"{str(tmp_path / 'a')!r}: left out 2 pictures that posemill drew"]
     assert list_pictures(str(tmp_path / "a")) == ["1.png"]
     (tmp_path / "a" / "sheet.png").write_bytes(b"of the user")
     assert list_pictures(str(tmp_path / "a")) == ["1.png", "sheet.png"]

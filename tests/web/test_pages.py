@@ -274,7 +274,7 @@ def test_a_download_is_named_after_the_clip_and_its_temporary_file_goes(
     assert wrong.json()["reason"] == "as: expected mp4 | pose | npz, got 'exe'"
 
 
-def test_new_runs_are_found_gone_ones_are_left_out_and_links_are_not_followed(tmp_path, runs):
+def test_runs_are_found_until_they_are_gone_and_not_by_links(tmp_path, runs, monkeypatch):
     def names(library):
         library.look()
         return [entry.name for entry in library.entries()]
@@ -283,6 +283,9 @@ def test_new_runs_are_found_gone_ones_are_left_out_and_links_are_not_followed(tm
     assert names(library) == []
     shutil.copytree(runs / "fake", tmp_path / "deep" / "down")
     assert names(library) == ["deep/down"]
+    beside = {each.name for parent in tmp_path.parents for each in parent.iterdir()}
+    monkeypatch.setattr("posemill.web.library._LEFT_OUT", beside.difference(tmp_path.parts))
+    assert names(Library([Path("/")])) == [f"{tmp_path}/deep/down"[1:]]
     shutil.rmtree(tmp_path / "deep")
     (tmp_path / "link").symlink_to(runs, target_is_directory=True)
     assert names(library) == []

@@ -26,7 +26,7 @@ from posemill.errors import ConfigError, PosemillError, RunError, import_optiona
 from posemill.files import folder_kind
 from posemill.messages import Message, join, render
 from posemill.settings import setting
-from posemill.terminal import duration, printable
+from posemill.terminal import duration, printable, warn_once
 
 if TYPE_CHECKING:
     from posemill.jobs.extract.status import Status
@@ -71,6 +71,9 @@ def _runs_below(folder: Path) -> list[Path]:
 
     library = Library([folder])
     library.look()
+    if library.note:
+        template = "{folder} holds too many files to look at all: give the folder of a run"
+        warn_once(Message(template, folder=folder))
     return [folder / entry.name for entry in library.entries() if entry.kind != "prepared"]
 
 

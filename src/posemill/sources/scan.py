@@ -57,8 +57,8 @@ class Folder:
             self.marks.add(name)
         return is_one
 
-    def look(self) -> tuple[list[str], int]:
-        """Take what is in it, on a disk; return the folders in it, and how much else."""
+    def look(self) -> tuple[list[str], int, int]:
+        """Take what is in it, on a disk; return its folders, how much else, how much is ours."""
         below, num_ignored, ours = [], 0, marked_files(self.path)
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -69,7 +69,7 @@ class Folder:
                 else:
                     below.append(entry.name)
         self.close()
-        return below, num_ignored
+        return below, num_ignored, len(ours)
 
     def clip(self, clip_id: str, kind: Kind, split: str = "all", **more: Any) -> Clip:
         """Return it as a clip."""
@@ -105,8 +105,11 @@ def _walk(
         elif len(above) > _MAX_DEPTH:
             problem = "{path!r} is too deep and was left out"
         else:
-            below, num_ignored = folder.look()
+            below, num_ignored, number = folder.look()
             collector.num_ignored += num_ignored
+            if number:
+                template = "{path!r}: left out {number:picture|pictures} that posemill drew"
+                collector.say(template, path=readable(folder.path), number=number)
             # The root is what the user named; anything below it that we wrote is no data.
             if folder.parts and folder_kind(Path(folder.path), folder.marks):
                 collector.num_ignored += (folder.num_pictures or 0) + len(folder.videos)

@@ -139,4 +139,5 @@ class Library:
                 yield kind, Path(folder)
             if kind not in ("extraction", "training") and depth < _MOST_DEPTH:
                 inside = [name for name in folders if name[0] != "." and name not in _LEFT_OUT]
-                waiting += [(f"{folder}/{name}", depth + 1) for name in sorted(inside)[::-1]]
+                above = folder.rstrip("/")
+                waiting += [(f"{above}/{name}", depth + 1) for name in sorted(inside)[::-1]]

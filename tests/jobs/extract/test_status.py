@@ -62,7 +62,7 @@ with run_lock(Path(sys.argv[1])):
 """
 
 
-def test_of_a_folder_of_runs_each_has_a_line_and_a_damaged_one_its_reason(tmp_path, monkeypatch):
+def test_of_a_folder_of_runs_each_has_a_line_or_a_reason(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "deep/b", "c"):
         write_run(Path("runs", name), make_person(2))
@@ -77,6 +77,9 @@ def test_of_a_folder_of_runs_each_has_a_line_and_a_damaged_one_its_reason(tmp_pa
     with pytest.raises(RunError, match="no run, but holds 3 runs: give one of them: runs/a"):
         posemill.status("runs")
     assert said_by("status", "runs/deep").startswith("runs/deep/b: finished")
+    monkeypatch.setattr("posemill.web.library._MOST_ENTRIES", 5)
+    assert said_by("status", "runs").startswith("runs/a: finished")
+    assert "runs holds too many files to look at all" in caplog.text
 
 
 def test_one_without_a_ledger_has_stopped_and_one_that_does_not_listen_is_named(tmp_path):
@@ -173,9 +176,12 @@ def test_one_who_only_asks_does_not_keep_a_run_from_starting(tmp_path, monkeypat
     assert len(asked) == 3
 
 
-def test_no_signal_goes_to_a_process_without_the_lock_one_that_is_gone_or_elsewhere(
-    tmp_path, bystander
+def test_no_signal_goes_to_a_process_without_the_lock_or_one_gone_elsewhere_or_of_another_user(
+    tmp_path, bystander, monkeypatch
 ):
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
     Manifest("holistic-543").write(tmp_path)
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
@@ -187,17 +193,10 @@ def test_no_signal_goes_to_a_process_without_the_lock_one_that_is_gone_or_elsewh
         name_holder(tmp_path, 1, "elsewhere")
         with pytest.raises(RunError, match="on elsewhere since then: run posemill stop there"):
             stop_run(tmp_path)
-
-
-def test_another_users_coordinator_is_named_and_left_alone(tmp_path, monkeypatch):
-    Manifest("holistic-543").write(tmp_path)
-
-    def refuse(process):
-        raise psutil.AccessDenied(process.pid)
-
-    monkeypatch.setattr(psutil.Process, "open_files", refuse)
-    with run_lock(tmp_path), pytest.raises(RunError, match=r"another user; nothing was stopped"):
-        stop_run(tmp_path)
+        name_holder(tmp_path, bystander.pid)
+        monkeypatch.setattr(psutil.Process, "open_files", refuse)
+        with pytest.raises(RunError, match=r"another user; nothing was stopped"):
+            stop_run(tmp_path)
 
 
 def test_the_log_tells_how_far_a_run_is_and_is_read_from_its_end(
