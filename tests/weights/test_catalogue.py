@@ -6,8 +6,7 @@ from posemill.weights.networks import NETWORKS
 
 def test_every_file_is_pinned_as_those_that_the_golden_comparison_ran():
     assert zlib.crc32(repr([*CATALOGUE.values()]).encode()) == 98423292
-    for pinned in CATALOGUE.values():
-        assert get_pinned(pinned.name, pinned.kind) is pinned
+    assert all(get_pinned(each.name, each.kind) is each for each in CATALOGUE.values())
 
 
 def test_every_network_has_its_model_and_no_two_files_one_name():
