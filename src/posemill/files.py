@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from posemill.errors import ConfigError, ContentError, FormatError, RunError
 from posemill.messages import Message
-from posemill.terminal import printable
+from posemill.terminal import printable, warn_once
 
 OUTPUT_MARK = ".posemill-output"  # in a folder that is all ours
 _FILES_MARK = ".posemill-files"  # in one of the user's: names and sizes of the files that are ours
@@ -178,10 +178,15 @@ def mark_output(folder: Path) -> None:
 
 def mark_file(path: Path) -> None:
     """Note that posemill wrote a file, unless it lies in a folder that is marked."""
-    if not any((folder / OUTPUT_MARK).exists() for folder in path.absolute().parents):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with os.fdopen(open_plain(path.with_name(_FILES_MARK), flags), "a") as handle:
+    if any((folder / OUTPUT_MARK).exists() for folder in path.absolute().parents):
+        return
+    mark, flags = path.with_name(_FILES_MARK), os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        with os.fdopen(open_plain(mark, flags), "a") as handle:
             handle.write(json.dumps([path.name, path.stat().st_size]) + "\n")
+    except OSError as error:  # another user's, who drew into this folder first
+        template = "{path} cannot be written: {reason}; extract takes what is drawn here for data"
+        warn_once(Message(template, path=mark, reason=error.strerror))
 
 
 def marked_files(folder: str) -> set[str]:

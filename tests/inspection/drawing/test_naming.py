@@ -36,15 +36,13 @@ def test_two_names_never_share_a_file_and_plain_ones_stay(one, other):
 
 
 def test_a_link_that_leads_out_is_refused(tmp_path):
-    inside, outside = tmp_path / "in", tmp_path / "out"
-    inside.mkdir()
-    outside.mkdir()
-    (inside / "train").symlink_to(outside)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "train").symlink_to(tmp_path / "out")
     with pytest.raises(PosemillError, match=r"leads out of .* by a link; choose another folder"):
-        safe_path(inside, "train", "x", suffix=".png")
+        safe_path(tmp_path / "in", "train", "x", suffix=".png")
 
 
-def test_what_is_in_the_way_of_a_file_is_said(tmp_path):
+def test_what_is_in_the_way_of_a_file_is_said(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     below = tmp_path / "file" / "x.png"
     message = r"x.png cannot be written: File exists; choose another place"
@@ -53,8 +51,10 @@ def test_what_is_in_the_way_of_a_file_is_said(tmp_path):
     with pytest.raises(KeyboardInterrupt), writing(tmp_path / "new" / "x.png"):
         raise KeyboardInterrupt
     assert not (tmp_path / "new").exists()
-    with writing(tmp_path / "new" / "x.png"):
-        (tmp_path / "new" / "x.png").write_text("written")
+    (tmp_path / ".posemill-files").symlink_to("elsewhere")
+    with writing(tmp_path / "x.png"):  # only the note of it cannot be made
+        (tmp_path / "x.png").touch()
+    assert ".posemill-files cannot be written: Too many" in caplog.text
 
 
 @pytest.mark.parametrize(
