@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import socket
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -180,9 +181,15 @@ class RunHome:
         if manifest is None:
             return
         records = RecordLog(self.place)
-        records.fetch_snapshot(self.work / LEDGER_NAME)
-        with closing(Ledger(self.work / LEDGER_NAME)) as ledger:
-            records.follow(ledger)
+        try:
+            records.fetch_snapshot(self.work / LEDGER_NAME)
+            with closing(Ledger(self.work / LEDGER_NAME)) as ledger:
+                records.follow(ledger)
+        except sqlite3.DatabaseError:
+            if not path.exists():
+                raise
+            path.unlink()  # the copy is damaged, and made anew
+            self._refresh()
         with atomic_path(path) as temporary:  # last: a copy that has it is whole
             temporary.write_bytes(manifest)
 

@@ -408,7 +408,7 @@ def test_the_origin_that_a_stranger_put_beside_a_folder_leads_nowhere(
         assert open_run(tmp_path / "mine").num_frames == mine.num_frames == 4
 
 
-def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outside_of_the_run(
+def test_a_bad_copy_is_fetched_anew_and_no_shard_that_a_ledger_names_outside_of_the_run(
     tree, config_for, s3_bucket
 ):
     place = Path(s3_bucket) / "runs" / "a"
@@ -416,8 +416,8 @@ def test_a_bad_copy_of_a_shard_is_fetched_anew_and_none_that_a_ledger_names_outs
     folder = RunHome.existing(place).work
     expected = open_run(place).to_numpy()["points"].tobytes()
     for damage in (b"nonsense", b""):
-        for shard in (folder / "shards").iterdir():
-            shard.write_bytes(damage)
+        for path in (*(folder / "shards").iterdir(), folder / "ledger.sqlite"):
+            path.write_bytes(damage)
         assert open_run(place).to_numpy()["points"].tobytes() == expected
     run = open_run(folder)
     change_ledger(folder, "UPDATE shards SET name = '../../x.parquet' WHERE shard_no = 2")
