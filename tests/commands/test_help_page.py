@@ -12,14 +12,12 @@ from posemill.terminal import width_of
 
 COMMANDS = sorted(load_commands()[0])
 SUMS = {
-    "advise": 1288292480, "bench decode": 638274226, "bench engine": 3385363935,
-    "compare": 1821973332, "demo": 2449163774, "doctor": 1533895086, "engines": 125539631,
-    "evaluate": 2396356025, "export": 998015048, "extract": 3473975851, "frames": 2419659644,
-    "import": 791979379, "landmarks": 2747291885, "logs": 702301898, "merge": 2209582450,
-    "models list": 125539631, "models pull": 595061973, "plan": 1000102361, "predict": 771691351,
-    "prepare": 2160227405, "report": 3138275314, "serve": 1947825706, "status": 1362123516,
-    "stop": 960743059, "sweep": 1963429767, "synthetic-corpus": 1507284928, "train": 2132065877,
-    "tune": 1201223723, "view": 880410541, "visualize": 3070339605,
+    "advise": 2480, "bench decode": 4226, "bench engine": 3935, "compare": 3332, "demo": 3774,
+    "doctor": 5086, "engines": 9631, "evaluate": 6025, "export": 5048, "extract": 5851,
+    "frames": 9644, "import": 9379, "landmarks": 1885, "logs": 1898, "merge": 2450,
+    "models list": 9631, "models pull": 1973, "plan": 2361, "predict": 1351, "prepare": 7405,
+    "report": 5314, "serve": 5706, "status": 3516, "stop": 3059, "sweep": 9767,
+    "synthetic-corpus": 4928, "train": 5877, "tune": 3723, "view": 541, "visualize": 9605,
 }  # fmt: skip
 
 
@@ -70,5 +68,5 @@ def test_flags_defaults_and_limits_are_those_of_the_documentation():
         for field in command.fields.values():
             kind = str(field.kind), field.is_optional, str(field.default)[:20]
             facts.append((field.flat, *kind, *map(field.meta.get, told)))
-        found[name] = zlib.crc32(repr(facts).encode())
+        found[name] = zlib.crc32(repr(facts).encode()) % 10_000
     assert found == SUMS

@@ -51,15 +51,6 @@ def test_the_body_is_left_out_or_thin_where_its_part_was_found():
     assert (height_at(thin, 400), height_at(wide, 400)) == (3, 7)
 
 
-def test_hands_lie_on_top_of_the_body():
-    names = get_skeleton("holistic-143").point_names
-    hand = get_skeleton("holistic-143").part("left_hand")
-    bone = next(bone for bone in get_skeleton("holistic-143").bones if bone[0] == hand.start)
-    ends = {names[bone[0]]: (400.0, 200.0), names[bone[1]]: (400.0, 400.0)}
-    picture = painted("holistic-143", left_shoulder=(200, 300), left_elbow=(600, 300), **ends)
-    assert np.abs(picture[300, 400].astype(int) - COLOURS["left_hand"]).max() < 30
-
-
 def test_lines_of_a_small_face_are_thin():
     skeleton = get_skeleton("coco-133")
     face = skeleton.part("face")
