@@ -38,21 +38,6 @@ def test_every_bone_colours_the_middle_between_its_ends(skeleton_name, make_clip
         assert painted[round(y * picture.shape[0]), round(x * picture.shape[1])]
 
 
-WITH_ARMS = [name for name in SKELETON_NAMES if "left_elbow" in get_skeleton(name).point_names]
-
-
-@pytest.mark.parametrize("skeleton_name", WITH_ARMS)
-def test_left_and_right_arms_have_their_own_colours(skeleton_name, make_clip):
-    clip = make_clip(skeleton_name=skeleton_name, missing=())
-    picture = draw(grey_frame(), clip, 0, legend=False)
-    names = get_skeleton(skeleton_name).point_names
-    for side, other in (("left", "right"), ("right", "left")):
-        ends = [names.index(f"{side}_shoulder"), names.index(f"{side}_elbow")]
-        x, y = clip.points[0, ends, :2].mean(0)
-        assert near(picture, x, y, COLOURS[side])
-        assert not near(picture, x, y, COLOURS[other])
-
-
 @pytest.mark.parametrize("skeleton_name", SKELETON_NAMES)
 def test_bone_colours_are_mirrored_with_the_skeleton(skeleton_name):
     skeleton, keys = get_skeleton(skeleton_name), bone_keys(skeleton_name)

@@ -127,16 +127,11 @@ def test_fontconfig_is_asked_and_without_an_answer_the_usual_places_are_looked_a
 def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
     inks = []
     parts = [("pose", True), ("face", False), ("left hand", True), ("right hand", False)]
-    heights = []
     for width in (260, 400, 900):
         picture = np.full((10, width, 3), 7, np.uint8)
         whole = add_legend(picture, parts, "clip 1", height=10, remark="of a very long clip")
         inks += [ink(whole), ink(add_legend(picture, parts, "clip 1"))]
         assert (whole[:10] == 7).all()
-        heights.append(len(whole) - 10)
     assert inks == pytest.approx([5.798977, 5.396907, 2.911551, 2.283196, 4.194718, 5.112509])
-    assert heights == sorted(heights, reverse=True)
-    assert (heights[0] - heights[-1]) % 21 == 0  # whole rows
-    assert heights[0] > heights[-1]
     swatch = (add_legend(picture, [("face", True)], "", height=10) == COLOURS["face"]).all(2)
     assert (swatch.any(0).sum(), swatch.any(1).sum()) == (10, 10)

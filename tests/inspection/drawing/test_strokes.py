@@ -34,14 +34,6 @@ def test_a_bone_has_a_dark_rim_a_colour_and_joints_with_a_white_middle():
     assert height_at(picture, 620) == 0
 
 
-def test_lines_are_wider_where_the_person_is_larger_and_as_asked():
-    large = {"neck": (200.0, 300.0), "left_shoulder": (600.0, 300.0)}
-    small = {"neck": (380.0, 300.0), "left_shoulder": (420.0, 300.0)}
-    heights = [height_at(painted(**person), 400) for person in (small, large)]
-    assert 0 < heights[0] < heights[1]
-    assert height_at(painted(**large, scale=2.0), 400) > 1.6 * heights[1]
-
-
 def test_the_body_is_left_out_or_thin_where_its_part_was_found():
     face = get_skeleton("coco-133").point_names[get_skeleton("coco-133").part("face").start]
     assert (painted("coco-133", nose=(400, 300))[300, 400] != GREY).any()
