@@ -88,8 +88,12 @@ def test_a_csv_row_is_a_label_and_points(tmp_path):
     assert skeleton_of(over_time) is None
     assert over_time.path == tmp_path / "a.csv"
     assert read_clips(tmp_path / "a.csv", csv_dims=4).clip(0)[0].shape == (1, 1, 4)
-    (tmp_path / "a.csv").write_text("a,7\n")
-    assert read_clips(tmp_path / "a.csv", csv_dims=1).clip(0)[0].tolist() == [[[7.0]]]
+    (tmp_path / "a.csv").write_text("你,7\n", "gb18030")
+    short = read_clips(tmp_path / "a.csv", csv_dims=1)
+    assert (short.labels, short.clip(0)[0].tolist()) == (("你",), [[[7.0]]])
+    (tmp_path / "a.csv").write_bytes(b"\xff\xff,7\n")
+    with pytest.raises(FormatError, match=r"a\.csv: not a readable CSV file \(UnicodeDecodeError"):
+        read_clips(tmp_path / "a.csv", csv_dims=1)
     (tmp_path / "a.csv").write_text("a,1,2\n")
     with pytest.raises(TrainingError, match=r"multiple of 4 numbers \(2 frames of 2 numbers"):
         read_clips(tmp_path / "a.csv", csv_frames=2)

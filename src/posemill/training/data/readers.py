@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from posemill.errors import TrainingError
-from posemill.files import near_path, sha256_of
+from posemill.files import near_path, reading, sha256_of
 from posemill.npz.clips import NpzClips, read_npz_clips
 from posemill.npz.mapped import MappedNpz, open_npz
 from posemill.places import uri_of
 from posemill.places.cache import fetched
 from posemill.records import SPLIT_NAMES
 from posemill.skeletons import guess_skeleton, is_skeleton
+from posemill.tables import find_encoding
 from posemill.training.config.data_settings import DataSettings
 from posemill.training.config.kinds import VIDEO, kind_of
 from posemill.training.data.cache import verify_once
@@ -128,7 +129,10 @@ def content_key_of(clips: NpzClips, folder: Path | None = None) -> str:
 
 def _read_csv(path: Path, dims: int, frames: int) -> NpzClips:
     """Rows of a label and then `frames * points * dims` numbers, with or without a header."""
-    with path.open(encoding="utf-8-sig", newline="") as handle:
+    with (
+        reading(path, "CSV", csv.Error),
+        path.open(encoding=find_encoding(path) or "utf-8", newline="") as handle,
+    ):
         rows = [row for row in csv.reader(handle) if row]
     if rows and not _is_number(rows[0][-1]):
         rows = rows[1:]
