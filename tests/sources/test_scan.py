@@ -6,7 +6,7 @@ import pytest
 
 from posemill.files import mark_file
 from posemill.sources.clip_list import Collector
-from posemill.sources.scan import MISSING, Folder, joined_version, list_pictures, scan
+from posemill.sources.scan import MISSING, Folder, joined_version, list_pictures, look_at, scan
 
 
 def walk(root):
@@ -75,7 +75,7 @@ def test_what_posemill_wrote_is_no_data(name, content, tmp_path, make_tree):
 
 
 def test_pictures_that_posemill_wrote_among_data_are_left_out_until_they_are_replaced(
-    tmp_path, make_tree
+    tmp_path, make_tree, caplog
 ):
     make_tree(tmp_path, "a/1.png", "a/2.mp4")
     before = walk(tmp_path)[0]
@@ -85,6 +85,8 @@ def test_pictures_that_posemill_wrote_among_data_are_left_out_until_they_are_rep
     after, said = walk(tmp_path)
     assert after == before
     assert said.problems == [f"{str(tmp_path / 'a')!r}: left out 2 pictures that posemill drew"]
+    assert look_at(str(tmp_path / "a"))[1].num_pictures == 1
+    assert said.problems[0] in caplog.text
     assert list_pictures(str(tmp_path / "a")) == ["1.png"]
     (tmp_path / "a" / "sheet.png").write_bytes(b"of the user")
     assert list_pictures(str(tmp_path / "a")) == ["1.png", "sheet.png"]

@@ -118,9 +118,9 @@ class Collector:
             )
         if not self._found:
             raise self.nothing(looked_for)
-        splits = sort_splits(self.seen_splits)
+        splits = {name: index for index, name in enumerate(sort_splits(self.seen_splits))}
         clips = sorted(self._found.values(), key=lambda clip: natural_key(clip.clip_id))
-        clips.sort(key=lambda clip: splits.index(clip.split))
+        clips.sort(key=lambda clip: splits[clip.split])
         rows = "".join(json.dumps([clip.split, clip.clip_id, digest_of(clip)]) for clip in clips)
         fingerprint = hashlib.sha256(rows.encode()).hexdigest()
         found, problems = tuple(clips), tuple(self.problems)

@@ -23,12 +23,14 @@ from posemill.messages import Message
 from posemill.places import Entry, open_place, uri_of
 from posemill.records import Clip
 from posemill.sources.clip_list import Collector
+from posemill.terminal import warn_once
 
 # Left by archivers and storage boxes beside the data, with pictures inside.
 FOREIGN_FOLDERS = frozenset(["__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"])
 _SUFFIXES = PICTURE_SUFFIXES | VIDEO_SUFFIXES
 _MAX_DEPTH = 64
 _WRITTEN_BY_US = "{path!r} was written by posemill; left out"
+_DRAWN_BY_US = "{path!r}: left out {number:picture|pictures} that posemill drew"
 MISSING = "missing"  # the version of a file that is not there
 Kind = Literal["frames", "video", "pictures"]
 
@@ -108,8 +110,7 @@ def _walk(
             below, num_ignored, number = folder.look()
             collector.num_ignored += num_ignored
             if number:
-                template = "{path!r}: left out {number:picture|pictures} that posemill drew"
-                collector.say(template, path=readable(folder.path), number=number)
+                collector.say(_DRAWN_BY_US, path=readable(folder.path), number=number)
             # The root is what the user named; anything below it that we wrote is no data.
             if folder.parts and folder_kind(Path(folder.path), folder.marks):
                 collector.num_ignored += (folder.num_pictures or 0) + len(folder.videos)
@@ -145,7 +146,8 @@ def look_at(path: str) -> tuple[Kind, Folder]:
     if uri_of(path) is None:  # a look at each of a million there takes hours: the name tells
         try:
             if os.path.isdir(path):  # noqa: PTH112
-                folder.look()
+                if number := folder.look()[2]:
+                    warn_once(Message(_DRAWN_BY_US, path=readable(path), number=number))
                 return "frames", folder
             folder.version = file_version(Path(path))
         except OSError:
