@@ -6,12 +6,11 @@ A mutant is the package with one thing changed: an operator, a comparison, a con
 condition, a call that is left out, or what a function returns. Docstrings, annotations, texts for
 people (what is raised, logged, shown as help) and f-strings are left alone. For each mutant the
 tests run in a copy of the tree, without the material beside it (`../shared`): first the mirrored
-file, `tests/<folder>/test_<module>.py`, then all that run the line and those that look at every
-source, the cheapest first, at last those that import the module and the rest of the mirrored
-folder; all stop at the first failure. A failure counts if the same test passes without the mutant;
-a test that hangs fails by its time limit. Which tests run which lines is recorded by one run of the
-whole suite, when it is first asked for; `--lines FOLDER` keeps the recording for further samples of
-the same tree.
+file, `tests/<folder>/test_<module>.py`, then all that run the line, the cheapest first, at last
+those that import the module and the rest of the mirrored folder; all stop at the first failure. A
+failure counts if the same test passes without the mutant; a test that hangs fails by its time
+limit. Which tests run which lines is recorded by one run of the whole suite, when it is first asked
+for; `--lines FOLDER` keeps the recording for further samples of the same tree.
 
 Prints noticed / valid by folder, and the diff of every survivor. Some survivors are equivalent (a
 log line, only slower): they are for the reader to judge, none is hidden.
@@ -53,8 +52,6 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot,
     ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-# Tests of what stands in a source, or is declared there: no line of a function tells that they run.
-READ_SOURCES = ("tests/test_layers.py", "tests/commands/test_help_page.py")
 TEXT_KEYWORDS = {"help", "metavar", "epilog", "short_help", "description", "title", "advice"}
 TEXT_CALLS = {"debug", "info", "warning", "error", "exception", "echo", "secho", "print",
               "warn", "_say", "fail", "Option", "Argument", "getLogger", "TypeVar"}  # fmt: skip
@@ -286,7 +283,6 @@ class Trial:
         mirrored = [*chain(*tests_of(self._tree, mutant.path))]
         with self._lock:
             running = self._files_that_run(mutant.path, mutant.line)
-        running = [*running, *(name for name in READ_SOURCES if (self._tree / name).exists())]
         by_cost = sorted(running, key=lambda name: self._seconds.get(name, 0.0))
         seen = set[str]()
         # The last ones may still run the line in a process of their own.

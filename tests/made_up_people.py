@@ -78,13 +78,6 @@ def make_person(
     return PoseClip(points, scores, sizes, skeleton_name=skeleton_name, **fields)
 
 
-def ink(picture):
-    """Return the mean of a picture's values, each weighted by its place: what moves changes it."""
-    rng = np.random.default_rng(0)
-    weights = [rng.random(size) for size in picture.shape]
-    return float(np.einsum("yxc,y,x,c", picture.astype(float), *weights) / picture.size)
-
-
 def make_detection(xmin=0.25, ymin=0.3):
     """Return a face of two points, as the solution finds them."""
     keypoint = LocationData.RelativeKeypoint

@@ -11,7 +11,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from made_up_people import ink
 
 from posemill.training.data.cache import Store
 from posemill.training.data.clips import Clips
@@ -19,7 +18,6 @@ from posemill.training.data.keypoint_clips import KeypointClips
 from posemill.training.front import train
 from posemill.training.loop.stepping import Stepper
 from posemill.training.record.run_folder import RunFolder
-from posemill.training.runs.figures import save_figure
 
 NO_DROPOUT = {"width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}  # of a transformer
 QUIET = {
@@ -60,11 +58,6 @@ def assert_same_state(first, second, where="state"):
             assert_same_state(one, other, f"{where}[{index}]")
     else:
         assert first == second, where
-
-
-def ink_of(figure, path):
-    """Return what `ink` says of a figure of matplotlib, which is written there."""
-    return ink(cv2.imread(str(save_figure(figure, path))))
 
 
 class BareClips(Clips):

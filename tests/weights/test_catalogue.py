@@ -1,12 +1,19 @@
-import zlib
+import re
+
+import pytest
 
 from posemill.weights.catalogue import CATALOGUE, get_pinned
 from posemill.weights.networks import NETWORKS
 
 
-def test_every_file_is_pinned_as_those_that_the_golden_comparison_ran():
-    assert zlib.crc32(repr([*CATALOGUE.values()]).encode()) == 98423292
-    assert all(get_pinned(each.name, each.kind) is each for each in CATALOGUE.values())
+@pytest.mark.parametrize("pinned", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_every_file_is_pinned_whole(pinned):
+    for digest in (pinned.sha256, pinned.origin.sha256):
+        assert re.fullmatch("[0-9a-f]{64}", digest)
+    assert pinned.num_bytes > 0
+    assert pinned.licence
+    assert pinned.member.endswith(f"/{pinned.file_name}") or pinned.stored_as
+    assert get_pinned(pinned.name, pinned.kind) is pinned
 
 
 def test_every_network_has_its_model_and_no_two_files_one_name():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_people import ink
 
 from posemill.errors import ConfigError
 from posemill.inspection.drawing import lettering
@@ -125,13 +124,32 @@ def test_fontconfig_is_asked_and_without_an_answer_the_usual_places_are_looked_a
 
 
 def test_a_legend_is_laid_out_in_rows_that_fit_and_has_all_parts_once():
-    inks = []
     parts = [("pose", True), ("face", False), ("left hand", True), ("right hand", False)]
+    heights = []
     for width in (260, 400, 900):
         picture = np.full((10, width, 3), 7, np.uint8)
-        whole = add_legend(picture, parts, "clip 1", height=10, remark="of a very long clip")
-        inks += [ink(whole), ink(add_legend(picture, parts, "clip 1"))]
+        whole = add_legend(picture, parts, "clip 1", height=10)
         assert (whole[:10] == 7).all()
-    assert inks == pytest.approx([5.798977, 5.396907, 2.911551, 2.283196, 4.194718, 5.112509])
+        footer = whole[10:]
+        is_written = (footer != footer[-1, -1]).any(axis=(0, 2))
+        # A margin on both sides, where there is room for the widest entry.
+        assert not is_written[:9].any()
+        assert not is_written[width - 9 :].any()
+        heights.append(len(footer))
+    assert heights == sorted(heights, reverse=True)
+    assert (heights[0] - heights[-1]) % 21 == 0  # whole rows
+    assert heights[0] > heights[-1]
     swatch = (add_legend(picture, [("face", True)], "", height=10) == COLOURS["face"]).all(2)
     assert (swatch.any(0).sum(), swatch.any(1).sum()) == (10, 10)
+
+
+def test_a_remark_stands_at_the_right_where_there_is_room():
+    def right_end(remark, width):
+        legend = add_legend(
+            np.zeros((4, width, 3), np.uint8), [], "clip", remark=remark, height=10
+        )[4:]
+        return bool((legend[:, width - 40 :] != legend[-1, -1]).any())
+
+    assert right_end("frame 3", 300)
+    assert not right_end("", 300)
+    assert not right_end("frame 3 of a very long clip", 200)

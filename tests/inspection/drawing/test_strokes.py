@@ -34,6 +34,14 @@ def test_a_bone_has_a_dark_rim_a_colour_and_joints_with_a_white_middle():
     assert height_at(picture, 620) == 0
 
 
+def test_lines_are_wider_where_the_person_is_larger_and_as_asked():
+    large = {"neck": (200.0, 300.0), "left_shoulder": (600.0, 300.0)}
+    small = {"neck": (380.0, 300.0), "left_shoulder": (420.0, 300.0)}
+    heights = [height_at(painted(**person), 400) for person in (small, large)]
+    assert 0 < heights[0] < heights[1]
+    assert height_at(painted(**large, scale=2.0), 400) > 1.6 * heights[1]
+
+
 def test_the_body_is_left_out_or_thin_where_its_part_was_found():
     face = get_skeleton("coco-133").point_names[get_skeleton("coco-133").part("face").start]
     assert (painted("coco-133", nose=(400, 300))[300, 400] != GREY).any()
@@ -41,6 +49,15 @@ def test_the_body_is_left_out_or_thin_where_its_part_was_found():
     bone = {"nose": (200, 300), "left_eye": (600, 300)}
     wide, thin = painted("coco-133", **bone), painted("coco-133", **bone, **{face: (100, 100)})
     assert (height_at(thin, 400), height_at(wide, 400)) == (3, 7)
+
+
+def test_hands_lie_on_top_of_the_body():
+    names = get_skeleton("holistic-143").point_names
+    hand = get_skeleton("holistic-143").part("left_hand")
+    bone = next(bone for bone in get_skeleton("holistic-143").bones if bone[0] == hand.start)
+    ends = {names[bone[0]]: (400.0, 200.0), names[bone[1]]: (400.0, 400.0)}
+    picture = painted("holistic-143", left_shoulder=(200, 300), left_elbow=(600, 300), **ends)
+    assert np.abs(picture[300, 400].astype(int) - COLOURS["left_hand"]).max() < 30
 
 
 def test_lines_of_a_small_face_are_thin():

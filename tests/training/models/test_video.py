@@ -41,6 +41,13 @@ def test_every_head_answers_for_clips_and_frames_and_padding_has_no_influence(na
         torch.testing.assert_close(one.logits[row, :length], other.logits[row, :length])
 
 
+@pytest.mark.parametrize("name", MODELS_OF["video"])
+def test_all_but_networks_of_single_frames_see_their_order(name):
+    (clips, lengths), model = make_clips(), build(name).eval()
+    forward, backward = model(clips, lengths), model(clips.flip(1), lengths)
+    assert torch.allclose(forward, backward, atol=1e-5) is (name == "tsn")
+
+
 @pytest.mark.parametrize(
     ("name", "options", "num_classes", "count"),
     [

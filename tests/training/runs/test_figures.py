@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from small_sets import BareClips, ink_of
+from small_sets import BareClips
 
 from posemill.training.loop.passes import Evaluation
 from posemill.training.record.run_folder import RunFolder
@@ -32,34 +32,26 @@ def test_the_confusion_matrix_counts_and_names(tmp_path):
     assert texts == {(0, 0): "3", (1, 0): "1", (1, 1): "2"}
     (image,) = axes.images
     assert image.get_array().tolist() == [[0.75, 0.25], [0, 1]]
-    names = ["yes", "a name that is long"]
-    for size, expected in ((2, 30.682756), (30, 35.715762), (60, 18.767150)):
-        figure = draw_confusion(np.diag([size] * size), names * (size // 2), "dev")
-        assert ink_of(figure, tmp_path / "a.png") == pytest.approx(expected, rel=1e-5)
+    assert is_picture(save_figure(figure, tmp_path / "a.png"))
 
 
-def test_the_worst_classes_are_on_top_and_empty_ones_left_out(tmp_path):
+def test_the_worst_classes_are_on_top_and_empty_ones_left_out():
     confusion = np.diag([2, 0, 1])
     confusion[2, 0] = 1
-    figure = draw_per_class(confusion, ["good", "absent", "poor"], "dev")
-    assert ink_of(figure, tmp_path / "a.png") == pytest.approx(27.334637, rel=1e-5)
-    (axes,) = figure.axes
+    (axes,) = draw_per_class(confusion, ["good", "absent", "poor"], "dev").axes
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["poor (2)", "good (2)"]
     assert axes.yaxis_inverted(), "the lowest is on top"
     assert axes.get_title() == "dev: accuracy of each class"
     assert [bar.get_width() for bar in axes.patches] == [0.5, 1]
 
 
-def test_curves_hold_what_the_log_says(tmp_path):
+def test_curves_hold_what_the_log_says():
     rows = [
         {"event": "train", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1},
         {"event": "train", "step": 2, "epoch": 0, "loss": 1.0, "lr": 0.05},
         {"event": "eval", "step": 2, "epoch": 0, "loss": 1.5, "accuracy": 0.75},
     ]
     figure = draw_curves(rows)
-    heads = draw_curves([*rows[:1] * 13, {**rows[2], "accuracy_one": 1.2}])
-    inks = [ink_of(each, tmp_path / "a.png") for each in (figure, heads)]
-    assert inks == pytest.approx([31.273703, 31.307151], rel=1e-5)
     assert {axes.get_xlabel() for axes in figure.axes} == {"step"}
     loss, scores, rate = figure.axes
     *train_lines, dev = loss.lines
