@@ -193,7 +193,7 @@ def marked_files(folder: str) -> set[str]:
     """Return the names of the files in a folder that posemill wrote, and nobody has replaced."""
     names = set()
     with suppress(*CORRUPT), os.fdopen(open_plain(Path(folder, _FILES_MARK))) as lines:
-        for name, size in map(json.loads, lines):
+        for name, size in map(json.loads, lines.read(1 << 24).splitlines()):  # may be a stranger's
             path = Path(folder, name)
             names |= {name} if path.exists() and path.stat().st_size == size else set()
     return names
