@@ -14,11 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cli_runner import CliRunner, said_by
+from cli_runner import said_by
 from made_up_people import make_person, write_run
 
 import posemill
-from posemill.commands.line import run_line
 from posemill.errors import RunError
 from posemill.jobs.extract import coordinator
 from posemill.jobs.extract.run import extract
@@ -87,9 +86,8 @@ def test_one_without_a_ledger_has_stopped_and_one_that_does_not_listen_is_named(
     status = read_status(tmp_path)
     assert (status.state, status.frames_known) == ("stopped", 0)
     assert "stopped before its end; the same extract command continues it" in status.headline()
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         assert holder_of(tmp_path).pid == process.pid
         with pytest.raises(RunError, match=rf"did not end within 0.2 s; .*kill -9 {process.pid}"):
@@ -241,8 +239,8 @@ def test_the_workers_of_each_gpu_are_shown_while_it_runs_here(tmp_path, monkeypa
     write_live(tmp_path, {**Progress(()).to_json(), "workers_on": {"1": [0, 1]}})
     with run_lock(tmp_path):
         assert read_status(tmp_path).to_json()["gpus"][0]["memory_used"] == 1 << 30
-        result = CliRunner().invoke(run_line, ["status", str(tmp_path)])
-        assert "GPU 1 A100: 50% busy, 1.0 of 4.0 GB, workers 0, 1\n" in result.stdout
+        shown = "GPU 1 A100: 50% busy, 1.0 of 4.0 GB, workers 0, 1\n"
+        assert shown in said_by("status", tmp_path)
         monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
         assert read_status(tmp_path).gpus == ()
     assert read_status(tmp_path).gpus == ()
@@ -260,8 +258,8 @@ def test_frames_committed_since_the_live_file_are_not_counted_twice(tmp_path):
         snapshot = read_status(tmp_path)
         assert (snapshot.frames_done, snapshot.in_flight) == (13, {"a": 2})
         # Frames that the share counts and the column of what is out does not are in one of theirs.
-        printed = CliRunner().invoke(run_line, ["status", str(tmp_path)]).stdout
-        assert re.search(r"frames failed +not yet written\n.*\n *a( +\d+){6} +2\n", printed)
+        rows = r"frames failed +not yet written\n.*\n *a( +\d+){6} +2\n"
+        assert re.search(rows, said_by("status", tmp_path))
         events.record(Committed(None, (UnitProgress(None, 2, "a", 0, None, False, 7),)))
         assert read_status(tmp_path).frames_done == 18
     events.close()
