@@ -38,11 +38,8 @@ def train(
     if config is None or isinstance(config, str | os.PathLike):
         resolved = resolve_config(None if config is None else Path(config), settings)
     elif settings:
-        raise ConfigError(
-            "a {kind} says everything; {names} came beside it",
-            kind=type(config).__name__,
-            names=", ".join(settings),
-        )
+        template = "a {kind} says everything; {names} came beside it"
+        raise ConfigError(template, kind=type(config).__name__, names=", ".join(settings))
     elif isinstance(config, TrainConfig):
         resolved = resolve_made(config)
     elif isinstance(config, Mapping):

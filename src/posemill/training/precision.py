@@ -46,12 +46,8 @@ def choose_device(name: str) -> torch.device:
             cuda=torch.version.cuda or Message("none (this torch is built for the CPU only)"),
         )
     if device.type == "cuda" and (device.index or 0) >= num_gpus:
-        raise DeviceError(
-            "{--device:{name}}, but there are {num_gpus} GPUs: cuda:0 to cuda:{last}",
-            name=name,
-            num_gpus=num_gpus,
-            last=num_gpus - 1,
-        )
+        template = "{--device:{name}}, but there are {num_gpus} GPUs: cuda:0 to cuda:{last}"
+        raise DeviceError(template, name=name, num_gpus=num_gpus, last=num_gpus - 1)
     return device
 
 
@@ -91,10 +87,8 @@ def choose_precision(requested: str, device: torch.device) -> Precision:
             reasons["bf16"] = Message("asked for, although {missing}", missing=missing)
         return Precision("bf16", trial.describe() or reasons[requested], is_slow=not fast)
     if requested == "bf16":
-        raise DeviceError(
-            "{--precision:bf16} cannot be used: {reason}. Use {--precision:auto} or fp32",
-            reason=trial.describe(),
-        )
+        template = "{--precision:bf16} cannot be used: {reason}. Use {--precision:auto} or fp32"
+        raise DeviceError(template, reason=trial.describe())
     return Precision("fp32", trial.describe())
 
 

@@ -177,9 +177,5 @@ def _raise_first_error(processes: list[Any], shared: Path) -> None:
                 "Often that is the system's out-of-memory killer: lower {--micro-batch} or "
                 "{--processes}, and continue with {--resume:True}"
             )
-        raise TrainingError(
-            "{name} of the training: {ending}. {advice}",
-            name=name,
-            ending=describe_exit(code),
-            advice=Message(advice),
-        )
+        template = "{name} of the training: {ending}. {advice}"
+        raise TrainingError(template, name=name, ending=describe_exit(code), advice=Message(advice))

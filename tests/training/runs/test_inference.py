@@ -5,7 +5,7 @@ import pytest
 from made_up_people import make_person
 
 import posemill
-from posemill.errors import ConfigError, TrainingError
+from posemill.errors import ConfigError, RunError, TrainingError
 from posemill.skeletons import get_skeleton
 from posemill.testing.synthetic import CorpusOptions, write_corpus
 from posemill.training.front import train
@@ -74,6 +74,15 @@ def test_other_data_is_scored_whole_by_a_model_of_one_fold(settings, clips_folde
     (trained.out / "summary.json").unlink()
     assert posemill.evaluate(trained.out, split="test", data=str(tmp_path)) == found
     assert len(list(posemill.predict(trained.out, tmp_path))) == 8, "as evaluate, before its end"
+    own = settings(folds=3, data=str(tmp_path), labels=str(tmp_path / "labels.csv")) | {
+        "out": str(tmp_path / "own")
+    }
+    posemill.evaluate(train(own).out)
+    text = (tmp_path / "labels.csv").read_text()
+    (tmp_path / "labels.csv").write_text(text.replace("test0,class0", "test0,class1"))
+    for again in (lambda: posemill.evaluate(own["out"]), lambda: train(own | {"resume": True})):
+        with pytest.raises(RunError, match="other clips are set aside as test now; it trained on"):
+            again()
 
 
 def test_clips_that_the_model_cannot_take_are_refused(trained, tmp_path):

@@ -106,11 +106,8 @@ def read_annotations(path: Path, *, group_column: str = "") -> Annotations:
 def expect_labels(path: Path) -> None:
     """Raise `TrainingError` where there is neither a file nor a folder."""
     if not path.is_dir() and not path.is_file():
-        raise TrainingError(
-            "no labels at {path}: expected a CSV file or a folder of corpus files{hint}",
-            path=path,
-            hint=near_path(path),
-        )
+        template = "no labels at {path}: expected a CSV file or a folder of corpus files{hint}"
+        raise TrainingError(template, path=path, hint=near_path(path))
 
 
 def _read_rows(path: Path, group_column: str) -> tuple[dict[str, Annotation], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,6 +114,11 @@ class Clips(Dataset[Batch], ABC):
     def clip_ids(self) -> tuple[str, ...]:
         """The id of each clip; empty where they have none."""
         return tuple(clip_id for _, clip_id in self.keys)
+
+    @property
+    def digest(self) -> str:
+        """What tells these clips from others: of their ids alone."""
+        return hashlib.sha256(repr(sorted(self.clip_ids)).encode()).hexdigest()[:16]
 
     @property
     def shape(self) -> Mapping[str, Any]:

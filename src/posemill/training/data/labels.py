@@ -206,12 +206,8 @@ def divide_into_splits(
     wanted = wanted or list(dict.fromkeys([train, *(row.split for row in rows)]))
     for split in wanted:
         if split not in known:
-            raise TrainingError(
-                "{path} has no clips of split {split!r}, only of {known}",
-                path=options.path,
-                split=split,
-                known=", ".join(known),
-            )
+            template = "{path} has no clips of split {split!r}, only of {known}"
+            raise TrainingError(template, path=options.path, split=split, known=", ".join(known))
     names = tuple(class_names) if class_names else _name_classes(rows, train, options.task)
     sets = {}
     for split in wanted:

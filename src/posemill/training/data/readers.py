@@ -161,12 +161,8 @@ def _read_csv(path: Path, dims: int, frames: int) -> NpzClips:
         )
     for number, row in enumerate(rows, 1):
         if len(row) != width + 1 or not all(map(_is_number, row[1:])):
-            raise TrainingError(
-                "{path}, row {number}: expected a label and {width} numbers",
-                path=path,
-                number=number,
-                width=width,
-            )
+            template = "{path}, row {number}: expected a label and {width} numbers"
+            raise TrainingError(template, path=path, number=number, width=width)
     numbers = np.asarray([row[1:] for row in rows], np.float32)
     points = numbers.reshape(len(rows) * frames, -1, dims)
     return NpzClips(

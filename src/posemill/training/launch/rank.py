@@ -85,6 +85,7 @@ def train_rank(
                 "class_names": list(workload.class_names),
                 "skeleton_name": workload.skeleton_name,
                 "recipe": dict(workload.recipe),
+                "set_aside": dict(workload.set_aside),
             }
             folder.write_facts(facts)
         trainer.run()

@@ -34,7 +34,7 @@ from posemill.training.ranks import refuse_second_start
 from posemill.training.record.checkpoints import check_identity
 from posemill.training.record.run_folder import RunFolder
 from posemill.training.runtime import Runtime
-from posemill.training.tasks.workload import MakeWorkload, Workload, build_workload
+from posemill.training.tasks.workload import MakeWorkload, Workload, build_workload, check_shares
 from posemill.training.tuning import modes
 from posemill.training.tuning.advice import advise
 from posemill.training.tuning.arms import MakeFor
@@ -181,6 +181,7 @@ def _check_continued(folder: RunFolder, workload: Workload) -> None:
     """Refuse to go on with another model or other classes, before anything is written."""
     facts = folder.read_facts()
     check_identity(facts.get("identity"), workload.identity, str(folder.path))
+    check_shares(facts, workload.set_aside, folder.path)
     before, now = list(facts["class_names"]), list(workload.class_names)
     if before and now != before:
         raise RunError(

@@ -99,12 +99,8 @@ def read_sweep(path: Path, *, out: str = "") -> Sweep:
     """Return the sweep of a TOML file; every setting is checked before anything runs."""
     table = load_toml(path, what="sweep")
     if unknown_tables := [name for name in table if name not in _TABLES]:
-        raise ConfigError(
-            "{path}: unknown table {name!r}; expected {names}",
-            path=path,
-            name=unknown_tables[0],
-            names=", ".join(_TABLES),
-        )
+        template = "{path}: unknown table {name!r}; expected {names}"
+        raise ConfigError(template, path=path, name=unknown_tables[0], names=", ".join(_TABLES))
     out = out or table.get("out", "")
     if not out:
         raise ConfigError("{path}: expected out = 'folder' in the file, or {--out}", path=path)

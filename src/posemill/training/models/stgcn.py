@@ -41,11 +41,8 @@ class Stgcn(KeypointModel):
     ) -> None:
         super().__init__(shape)
         if len(widths) != len(strides) or not widths:
-            raise ConfigError(
-                "stgcn: expected a stride for each width, got {widths}, {strides}",
-                widths=widths,
-                strides=strides,
-            )
+            template = "stgcn: expected a stride for each width, got {widths}, {strides}"
+            raise ConfigError(template, widths=widths, strides=strides)
         self.features, self.strides = tuple(features), tuple(strides)
         before = features_per_point(self.features, shape.num_dims)
         self.identify = PointIdentity(shape.num_points, before, widths[0])

@@ -34,7 +34,7 @@ from posemill.training.runtime import Runtime
 from posemill.training.tasks.keypoint_kind import needed_skeleton
 from posemill.training.tasks.kinds import kind_of_identity
 from posemill.training.tasks.task import Prediction, make_task
-from posemill.training.tasks.workload import Workload, describe_too_short
+from posemill.training.tasks.workload import Workload, check_shares, describe_too_short
 
 
 def load_model(
@@ -58,10 +58,8 @@ def load_model(
             model=identity.get("class"),
         )
     if not is_own and model is not None:
-        raise ConfigError(
-            "{run} was trained by train() and says itself what its model is: leave model out",
-            run=run,
-        )
+        template = "{run} was trained by train() and says itself what its model is: leave model out"
+        raise ConfigError(template, run=run)
     saved = folder.checkpoints.load_weights(checkpoint)
     if model is not None:
         load_into(model, saved, where=str(folder.path))
@@ -133,6 +131,8 @@ def evaluate(
     config = config.replace(labels=labels, workers=0, parallel="single", processes=1)
     kind = kind_of_identity(facts["identity"])
     clips = kind.load(config, class_names=facts["class_names"], splits=[split])[split]
+    if not is_other:
+        check_shares(facts, {split: clips.digest}, run)
     is_training = split == config.data.training_split
     if sentence := describe_too_short(clips, split, is_training=is_training):
         warn_caller(sentence)

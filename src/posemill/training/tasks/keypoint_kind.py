@@ -121,10 +121,8 @@ class KeypointKind(Kind):
 def needed_skeleton(facts: Mapping[str, Any], run: Path | str) -> str:
     """Return the skeleton that new clips must have for a model; one we do not know is an error."""
     if not facts.get("skeleton_name"):
-        raise ConfigError(
-            "{run} was trained on a skeleton posemill does not know: give it data as an npz",
-            run=run,
-        )
+        template = "{run} was trained on a skeleton posemill does not know: give it data as an npz"
+        raise ConfigError(template, run=run)
     return str(facts["skeleton_name"])
 
 

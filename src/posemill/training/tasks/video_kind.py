@@ -157,11 +157,8 @@ class VideoKind(Kind):
         """Yield each clip; of several, one that cannot be read is warned of."""
         paths = [clips] if isinstance(clips, (str, os.PathLike)) else list(clips)
         if others := [path for path in paths if not isinstance(path, (str, os.PathLike))]:
-            raise ConfigError(
-                "{run} was trained on video: expected paths of videos, got a {kind}",
-                run=config.out,
-                kind=type(others[0]).__name__,
-            )
+            template = "{run} was trained on video: expected paths of videos, got a {kind}"
+            raise ConfigError(template, run=config.out, kind=type(others[0]).__name__)
         places = [
             dataclasses.replace(place, label="") for path in paths for place in clips_at(Path(path))
         ]

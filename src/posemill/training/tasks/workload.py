@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from posemill.errors import ConfigError, TrainingError
+from posemill.errors import ConfigError, RunError, TrainingError
 from posemill.messages import Message, Option
 from posemill.records import FloatArray, IntArray, sort_splits, usual_split
 from posemill.training.config.data_settings import DEV_SHARE
@@ -69,6 +69,7 @@ class Workload:
         recipe: How `posemill prepare` made the data, to do the same to new clips.
         find_leaks: Returns sentences on clips of both sides of a split; it may take a second.
         decided: Settings that the data decided, by flat name, and why.
+        set_aside: Digests of the scored clips that no split of the data names, by split.
         make_optimizer: The user's own, built for a model; None builds what the settings say.
         callbacks: A user's functions by name, each called in every process; True ends the training.
         draw_sample: `draw_sample(axes, sample, output)` draws one sample of `fit`.
@@ -86,6 +87,7 @@ class Workload:
     notes: tuple[str, ...] = ()
     find_leaks: Callable[[], list[str]] = list
     decided: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    set_aside: Mapping[str, str] = field(default_factory=dict)
     make_optimizer: Callable[[nn.Module, Any, Any], Any] | None = None
     callbacks: Mapping[str, Callable[[Moment], Any]] = field(default_factory=dict)
     loggers: tuple[Any, ...] = ()
@@ -136,7 +138,23 @@ def build_workload(config: TrainConfig) -> Workload:
         notes=(*_notes_of(sets, val, config), *kind.notes(config, sets)),
         find_leaks=partial(_find_leaks, config, {"train": train, **scored}),
         decided=decided,
+        set_aside={
+            name: clips.digest for name, clips in scored.items() if clips.is_share or config.folds
+        },
     )
+
+
+def check_shares(facts: Mapping[str, Any], found: Mapping[str, str], run: Path | str) -> None:
+    """Raise where scored clips are not those that a run has set aside: it trained on some."""
+    before = facts.get("set_aside")
+    for split, digest in found.items():
+        if isinstance(before, dict) and before.get(split, digest) != digest:
+            raise RunError(
+                "{run}: its data or labels changed, so other clips are set aside as {split} now; "
+                "it trained on some of them: put back what it began with, or train anew",
+                run=run,
+                split=split,
+            )
 
 
 def _check_model(config: TrainConfig, kind: str) -> None:

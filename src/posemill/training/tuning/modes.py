@@ -93,11 +93,8 @@ def plan_mode(config: TrainConfig) -> ModePlan | None:
     if under_torchrun():
         world = int(os.environ["WORLD_SIZE"])
         if config.processes not in (0, world):
-            raise ConfigError(
-                "{--processes:{processes}}, but torchrun started {world}; leave it out",
-                processes=config.processes,
-                world=world,
-            )
+            template = "{--processes:{processes}}, but torchrun started {world}; leave it out"
+            raise ConfigError(template, processes=config.processes, world=world)
         threads = max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", world)))
         reason = Message("torchrun started {world} processes", world=world)
         plan = ModePlan("multi_process", world, threads, reason)

@@ -60,12 +60,8 @@ class Index(NamedTuple):
     def expect_all(self, where: object) -> None:
         """Raise `SourceError` if a clip is missing; `where` is what names them."""
         for clip in self.missing:
-            raise SourceError(
-                "{path} is not there: clip {clip_id!r} of {index}",
-                path=clip.path,
-                clip_id=clip.clip_id,
-                index=where,
-            )
+            template = "{path} is not there: clip {clip_id!r} of {index}"
+            raise SourceError(template, path=clip.path, clip_id=clip.clip_id, index=where)
 
 
 def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
@@ -94,12 +90,8 @@ def read_index(index: str | os.PathLike[str] | Iterable[Clip] | Index) -> Index:
     for clip in clips:
         (found.clips if exists[clip.path] else found.missing).append(clip)
     if not found.clips:
-        raise SourceError(
-            "{where}: none of its {num_missing} clips is there; the first should be {path}",
-            where=where,
-            num_missing=len(clips),
-            path=clips[0].path,
-        )
+        template = "{where}: none of its {num_missing} clips is there; the first should be {path}"
+        raise SourceError(template, where=where, num_missing=len(clips), path=clips[0].path)
     return found
 
 

@@ -315,9 +315,6 @@ def _of_split(clips: list[Clip], split: str | None) -> list[Clip]:
     there = {clip.split for clip in clips}
     wanted, _ = match_splits([split], there)
     if not wanted:
-        raise SourceError(
-            "no clips of split {split!r}; there are {splits}",
-            split=split,
-            splits=", ".join(sorted(there)),
-        )
+        template = "no clips of split {split!r}; there are {splits}"
+        raise SourceError(template, split=split, splits=", ".join(sorted(there)))
     return [clip for clip in clips if clip.split in wanted]
