@@ -30,14 +30,10 @@ def noisy():
     return clean, dataclasses.replace(clean, points=clean.points + noise)
 
 
-@pytest.mark.parametrize(
-    ("method", "recorded"),
-    [("one-euro", 0.262614), ("gaussian", 0.262686), ("savgol", 0.262734)],
-)
-def test_noise_becomes_less_and_the_motion_stays(method, recorded, noisy):
+@pytest.mark.parametrize("method", METHODS)
+def test_noise_becomes_less_and_the_motion_stays(method, noisy):
     clean, rough = noisy
     smoothed = smooth(rough, method)
-    assert np.nanstd(smoothed.points) == pytest.approx(recorded, abs=2e-6)
 
     def jitter(clip):
         return float(np.abs(np.diff(clip.points, 2, axis=0)).mean())
