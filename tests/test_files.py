@@ -71,10 +71,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert (target / "mark").read_text() == "third"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "thesis").write_text("years of work")
-    with (
-        pytest.raises(ConfigError, match=r"was not written by posemill \(it has no mark\)"),
-        atomic_folder(tmp_path, marker="mark"),
-    ):
+    with pytest.raises(ConfigError, match="has no mark"), atomic_folder(tmp_path, marker="mark"):
         pass
     assert (tmp_path / "thesis").exists()
 

@@ -42,13 +42,8 @@ def test_only_what_was_written_for_the_same_source_and_not_changed_is_replaced(
     assert path.read_text() == "ours"
     monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "another"))  # without the record
     assert refuses(path, Outputs(tmp_path / "run"))
-
-
-def test_a_cache_that_cannot_be_written_costs_only_the_record(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("POSEMILL_CACHE", str(tmp_path / "file"))
-    path = tmp_path / "x.pkl"
-    write(path, Outputs(tmp_path / "run"))
+    monkeypatch.setenv("POSEMILL_CACHE", str(path))  # no folder: only the record is missing
+    write(path, Outputs(tmp_path / "run", overwrite=True))
     assert refuses(path, Outputs(tmp_path / "run"))
 
 
@@ -84,24 +79,28 @@ def folder(tmp_path):
     return folder
 
 
+def claim(outputs, folder):
+    outputs.claim_folder(folder, marker="mark", own=lambda path: path.rglob("[am]*"))
+
+
 def test_a_whole_folder_is_ours_as_long_as_nothing_in_it_changed(folder):
     Outputs("run").record(folder)
-    Outputs("run").claim_folder(folder, marker="mark")
+    claim(Outputs("run"), folder)
     with pytest.raises(ConfigError, match="overwrite=True"):
-        Outputs("other").claim_folder(folder, marker="mark")
-    (folder / "train" / "notes.txt").write_text("mine")
+        claim(Outputs("other"), folder)
+    (folder / "train" / "a.txt").write_text("1 2 3")
     with pytest.raises(ConfigError, match=f"{folder}.*overwrite=True"):
-        Outputs("run").claim_folder(folder, marker="mark")
-    Outputs("run", overwrite=True).claim_folder(folder, marker="mark")
+        claim(Outputs("run"), folder)
+    claim(Outputs("run", overwrite=True), folder)
 
 
 def test_a_folder_without_our_marker_is_not_replaced_even_if_asked(folder, tmp_path):
     (folder / "mark").unlink()
     with pytest.raises(ConfigError, match="not written by posemill"):
-        Outputs("run", overwrite=True).claim_folder(folder, marker="mark")
+        claim(Outputs("run", overwrite=True), folder)
     for path in (tmp_path / "link", tmp_path / "file"):
         path.symlink_to(folder) if path.name == "link" else path.write_text("")
         with pytest.raises(ConfigError, match="expected a folder"):
-            Outputs("run", overwrite=True).claim_folder(path, marker="mark")
+            claim(Outputs("run", overwrite=True), path)
     (tmp_path / "empty").mkdir()
-    Outputs("run").claim_folder(tmp_path / "empty", marker="mark")
+    claim(Outputs("run"), tmp_path / "empty")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posemill.errors import ConfigError
-from posemill.files import cache_folder, not_ours
+from posemill.files import cache_folder, not_ours, readable
 from posemill.messages import Message
 from posemill.places import uri_of
 
@@ -24,6 +24,10 @@ _FILE_ENDINGS = frozenset(
     ".txt .npy .npz .pkl .pickle .json .jsonl .csv .tsv .mat .h5 .hdf5 .parquet .tar .zip .gz .xml "
     ".html .toml .yaml .yml .log .md .mp4 .avi .mov .mkv .webm .gif .png .jpg .jpeg .pt .pth "
     ".onnx .bin .xlsx".split()
+)
+_RUN_FILES = (
+    "manifest.json .manifest.json.* ledger.sqlite ledger.sqlite-* lock logs/*.log shards/*part-* "
+    "lease/**/* records/**/* snapshots/**/*".split()
 )
 
 
@@ -40,6 +44,23 @@ def expect_folder(out: os.PathLike[str] | str, *, kind: str) -> None:
             suffix=path.suffix,
             with_suffix=path.with_suffix(""),
         )
+
+
+def claim_run(folder: Path) -> None:
+    """Raise where the folder of a run that is to be replaced holds anything else."""
+    _refuse_foreign(folder, (path for part in _RUN_FILES for path in folder.glob(part)))
+
+
+def _refuse_foreign(folder: Path, own: Iterable[Path]) -> None:
+    own = set(own)
+    for path in sorted(folder.rglob("*")):
+        if path not in own and (path.is_symlink() or not path.is_dir()):
+            raise ConfigError(
+                "{folder} also holds {name!r}, which posemill did not write there; nothing was "
+                "touched: move it elsewhere, or choose another folder",
+                folder=folder,
+                name=readable(path.relative_to(folder).as_posix()),
+            )
 
 
 class Outputs:
@@ -64,10 +85,13 @@ class Outputs:
                 advice=advice,
             )
 
-    def claim_folder(self, path: Path, *, marker: str) -> None:
+    def claim_folder(
+        self, path: Path, *, marker: str, own: Callable[[Path], Iterable[Path]]
+    ) -> None:
         """Raise where a folder may not be replaced, with all that is in it.
 
-        One without the file `marker`, which only folders of posemill have, never is.
+        One without the file `marker`, which only folders of posemill have, never is; nor one with
+        files beside those of posemill, which `own` returns.
         """
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             what = "a link" if path.is_symlink() else "a file"
@@ -77,7 +101,10 @@ class Outputs:
             return
         if not (path / marker).is_file():
             raise not_ours(path, marker)
-        if not self._is_replaceable(path):
+        is_replaceable = self._is_replaceable(path)
+        if self._overwrite or not is_replaceable:
+            _refuse_foreign(path, own(path))
+        if not is_replaceable:
             raise ConfigError(
                 "{path} is there already, and posemill did not write all that is in it for this "
                 "source; choose another name, or replace the whole folder by {--overwrite:True}",

@@ -80,6 +80,7 @@ def test_a_dry_run_counts_and_writes_nothing(run, tmp_path, args):
         ("export RUN --to txt --out x --skeleton 143", "txt holds openpose"),
         ("export RUN --to txt --out x --replace frames", "--replace: expected OLD=NEW, as frames"),
         ("export RUN --to npz --out x --replace a=b", "npz has no folders of its source"),
+        ("export RUN --to npz --out x.csv", "'.csv' is the ending of csv, not of npz"),
         ("export RUN --out a", "give the format by --to, one of npz, pkl"),
         ("export RUN --to pose --out .", "expected the name of a new folder"),
         ("export RUN --to txt --out .", "expected the name of a new folder, as keypoints"),

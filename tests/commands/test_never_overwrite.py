@@ -9,9 +9,7 @@ import pytest
 from cli_runner import CliRunner
 from made_up_people import make_person, write_run
 
-import posemill
 from posemill.commands.line import main
-from posemill.errors import ConfigError
 
 FOREIGN = b"seventy hours of work"
 FAKE = ("--engine", "fake", "--executor", "serial")
@@ -188,12 +186,3 @@ def test_a_finished_extraction_writes_its_file_again_and_replaces_no_changed_one
     assert "out.pkl is a file that posemill did not write" in said.output.replace("\n", " ")
     assert "expected a folder for the run, or a new file" in said.output.replace("\n", " ")
     assert Path("out.pkl").read_bytes().endswith(b"what I added")
-
-
-def test_python_names_the_keyword(fresh):
-    fresh("clean")
-    Path("out.pkl").write_bytes(FOREIGN)
-    with pytest.raises(ConfigError, match="overwrite=True"):
-        posemill.export("run", out="out.pkl")
-    posemill.export("run", out="out.pkl", overwrite=True, progress=False)
-    assert Path("out.pkl").read_bytes() != FOREIGN

@@ -79,7 +79,7 @@ def test_functions_say_keywords(tmp_path):
     (tmp_path / "both").mkdir()
     (tmp_path / "both" / "a.mp4").touch()
     (tmp_path / "both" / "a.png").touch()
-    with pytest.raises(SourceError, match=r'say which: layout="videos", layout="frames" or'):
+    with pytest.raises(SourceError, match=r'one kind by layout="videos", layout="frames" or'):
         posemill.extract(tmp_path / "both", out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"^size: expected"):
         posemill.view(tmp_path / "a.json", size="1x")

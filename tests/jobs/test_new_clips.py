@@ -70,7 +70,7 @@ def test_a_source_that_is_not_there_or_of_two_kinds_is_said(make_tree, write_vid
         list(clips_like(tmp_path / "absent.mp4", "holistic-143", {}))
     root = make_tree({"": 1})
     write_video(root / "b.mp4", 3)
-    with pytest.raises(SourceError, match="holds both 1 video and 1 picture; say which"):
+    with pytest.raises(SourceError, match="holds both 1 video and 1 picture; extract one"):
         list(clips_like(root, "holistic-543", HOW))
 
 

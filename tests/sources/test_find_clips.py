@@ -27,7 +27,7 @@ def test_layouts_are_found_by_what_is_there(tmp_path, make_tree):
 
 def test_videos_and_pictures_together_are_a_question(tmp_path, make_tree):
     make_tree(tmp_path, "a.mp4", "b.avi", "c/1.png")
-    message = r"holds both 2 videos and 1 picture; say which: layout=\"videos\", layout="
+    message = r"holds both 2 videos and 1 picture; extract one kind by layout=\"videos\", layout="
     with pytest.raises(SourceError, match=message):
         find_clips(tmp_path)
     assert len(find_clips(tmp_path, layout="videos")) == 2

@@ -146,7 +146,7 @@ def format_of(to: str | None, out: AnyPath) -> str:
 
     if not os.fspath(out):
         raise ConfigError("{--out}: expected the file or the folder to write, got none")
-    return to or format_for(Path(out))
+    return format_for(Path(out), to)
 
 
 def import_run(

@@ -7,9 +7,11 @@ from typing import cast
 
 from posemill import plugins
 from posemill.errors import FormatError
-from posemill.files import refuse_pipe
+from posemill.files import reading, refuse_pipe
 from posemill.formats.shared.contract import ENDINGS, ending_of
 from posemill.formats.shared.contract import Format as Format
+from posemill.formats.shared.folders import picture_files
+from posemill.formats.shared.json_text import INDEX, header_in, indexed_clips
 from posemill.messages import Message
 
 # name -> "module:class". `detect_format` asks them in this order.
@@ -45,11 +47,18 @@ def get_format(name: str) -> Format:
     return cast(Format, plugins.load("format", FORMATS, name)())
 
 
-def format_for(out: Path) -> str:
-    """Return the name of the format that a file of this name is in; an error if it says none."""
+def format_for(out: Path, chosen: str | None = None) -> str:
+    """Return the name of the format, `chosen` or by the ending; an error if they contradict."""
     ending = ending_of(out)
     formats = plugins.load_all("format", FORMATS) if ending else ()
     names = [name for name, each in formats if each.suffix == ending]
+    if chosen:
+        get_format(chosen)
+        if names and chosen not in names and not out.is_dir():
+            template = "{out}: {ending!r} is the ending of {names}, not of {chosen}; change {--out}"
+            values = {"ending": ending, "names": " or ".join(names), "chosen": chosen}
+            raise FormatError(template, out=out, **values)
+        return chosen
     if ending[1:] in names:
         return ending[1:]
     if len(names) != 1:
@@ -59,6 +68,18 @@ def format_for(out: Path) -> str:
         template = "{out}: {what}; give the format by {--to}, one of {names}"
         raise FormatError(template, out=out, what=what, names=", ".join(names or known_formats()))
     return names[0]
+
+
+def own_files(folder: Path) -> list[Path]:
+    """Return the files that an export wrote into a folder with our index."""
+    with reading(folder / INDEX, "JSON"):
+        form = get_format(header_in(folder).get("format", ""))
+        files = [folder / INDEX]
+        for place, fields in indexed_clips(folder):
+            if ending := form.picture_ending:
+                files += picture_files(place, fields, ending)
+            files += form.files_of(folder, place, fields)
+        return files
 
 
 def detect_format(path: Path) -> Format:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from posemill.records import PoseClip, fields_of_recipe
 from posemill.skeletons import get_skeleton
 
 _RESERVED = {"all": "full"}  # names of splits that `datasets` refuses, and what is written for them
+_CARD = "README.md"
 _VALUES = {"clip_id": "string", "label": "string", "fps": "float64", "num_frames": "int64",
            "extra": "string"}  # fmt: skip
 
@@ -58,6 +59,10 @@ class HuggingFaceFormat(Format):
             renamed = Message("the split name 'all', which Hugging Face reserves: it is 'full'")
             clips.summary.losses += (renamed,)
 
+    def files_of(self, folder: Path, place: Path, fields: Mapping[str, Any]) -> list[Path]:
+        """Return the dataset card and the file of the clip's split."""
+        return [folder / _CARD, _path_of(folder, fields["split"])]
+
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips, split by split."""
         files = sorted(path.glob("data/*-of-*.parquet"))
@@ -71,12 +76,16 @@ class HuggingFaceFormat(Format):
                 yield from _read_file(file, table)
 
 
+def _path_of(folder: Path, split: str) -> Path:
+    return folder / "data" / f"{_RESERVED.get(split, split)}-00000-of-00001.parquet"
+
+
 def _file_of(folder: Path, split: str) -> Path:
     """Return the file of a new split; ContentError if Hugging Face would not read it."""
     if not split.replace("_", "").isalnum():
         template = "split {split!r}: Hugging Face allows letters, digits and underscores only"
         raise ContentError(template, split=split)
-    path = folder / "data" / f"{_RESERVED.get(split, split)}-00000-of-00001.parquet"
+    path = _path_of(folder, split)
     if path.exists():
         raise ContentError(
             "split {split!r}: 'all' is reserved by Hugging Face and written as 'full', and here is "
@@ -126,7 +135,7 @@ def _write_card(folder: Path, clips: ClipStream) -> None:
     configs = "".join(f"      - split: {name}\n        path: data/{name}-*\n" for name in splits)
     counts = "".join(f"| {name} | {count} |\n" for name, count in splits.items())
     recipe = json.dumps(clips.recipe.to_dict())
-    (folder / "README.md").write_text(
+    (folder / _CARD).write_text(
         "---\nconfigs:\n  - config_name: default\n    data_files:\n" + configs + "---\n\n"
         f"# Keypoints ({clips.skeleton_name})\n\nWritten by posemill; recipe: "
         f"`{recipe}`. A row is a clip; missing points have mask False.\n\n"

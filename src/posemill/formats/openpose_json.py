@@ -137,12 +137,13 @@ class OpenPoseFolderFormat(PeopleFormat):
     """A folder per clip with `<picture>_keypoints.json` per frame."""
 
     name = "openpose"
+    picture_ending = "_keypoints.json"
     files_inside = "**/*_keypoints.json"
     mirrors = True
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip, a file per frame."""
-        write_picture_files(clips, "_keypoints.json", _texts_of)
+        write_picture_files(clips, self.picture_ending, _texts_of)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder with `*_keypoints.json`."""

@@ -72,6 +72,10 @@ class PoseFormat(Format):
                     )
                 temporary.write_bytes(encode_clip(clip, clips.header(clip)))
 
+    def files_of(self, folder: Path, place: Path, fields: Mapping[str, Any]) -> list[Path]:
+        """Return the file of the clip."""
+        return [_file_at(place)]
+
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips with all people, those of other makers the surest first."""
         for file, fields in _files(path):

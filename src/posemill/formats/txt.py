@@ -28,6 +28,7 @@ class TxtFormat(Format):
     """A folder of text files."""
 
     name = "txt"
+    picture_ending = ".txt"
     layouts: tuple[str, ...] = (_SKELETON,)
     has_pixels = True
     mirrors = True
@@ -44,7 +45,7 @@ class TxtFormat(Format):
 
     def write_clips(self, clips: ClipStream, path: Path) -> None:
         """Write a folder per clip."""
-        write_picture_files(clips, ".txt", _texts_of)
+        write_picture_files(clips, self.picture_ending, _texts_of)
 
     def read_clips(self, path: Path, size_wh: Size | None) -> Iterator[PoseClip]:
         """Yield the clips: those of the index, or every folder that has text files."""

@@ -147,7 +147,7 @@ def _find_in_folder(root: str, collector: Collector) -> ClipList:
         if num_pictures and num_videos:
             raise SourceError(
                 "{root!r} holds both {num_videos:video|videos} and "
-                "{num_pictures:picture|pictures}; say which: {--layout:videos}, "
+                "{num_pictures:picture|pictures}; extract one kind by {--layout:videos}, "
                 "{--layout:frames} or {--layout:pictures}",
                 root=readable(root),
                 num_videos=num_videos,

@@ -52,7 +52,7 @@ def test_the_same_again_replaces_its_own_and_no_folder_of_the_user(dataset):
     write(dataset)
     write(dataset)
     (dataset / "test" / "annotation" / "0.txt").write_text("corrected by hand")
-    with pytest.raises(ConfigError, match="overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         write(dataset)
     assert (dataset / "test" / "annotation" / "0.txt").read_text() == "corrected by hand"
     write(dataset, overwrite=True)

@@ -221,6 +221,20 @@ def test_a_dry_run_reads_everything_and_nothing_is_written_over(run, tmp_path):
         merge_clips([ClipInput(run)], run)
     assert merge_clips([ClipInput(run)], tmp_path / "all", dry_run=True).num_clips == 3
     assert not (tmp_path / "all").exists()
+    merge_clips([ClipInput(run)], run, overwrite=True)
+    (run / "shards" / "my notes").touch()
+    with pytest.raises(ConfigError, match="run also holds 'shards/my notes', which posemill did"):
+        merge_clips([ClipInput(run)], run, overwrite=True)
+
+
+@pytest.mark.parametrize("name", ["txt", "openpose", "pose", "huggingface"])
+def test_an_export_is_replaced_and_no_file_that_was_added_to_it(run, tmp_path, name):
+    for _ in range(2):
+        export_clips(ClipInput(run), name, tmp_path / "out", overwrite=True)
+    (tmp_path / "out" / "my 000.txt").touch()
+    for overwrite in (True, False):
+        with pytest.raises(ConfigError, match="out also holds 'my 000"):
+            export_clips(ClipInput(run), name, tmp_path / "out", overwrite=overwrite)
 
 
 KILLED = """

@@ -106,6 +106,7 @@ class Format:
     first_bytes = b""
     file_ending = ""  # where it is not the suffix
     files_inside = ""
+    picture_ending = ""  # of the files where each picture has its own
     layouts: tuple[str, ...]  # skeletons it can hold, the usual one first; `ANY`: all others too
     has_pixels = False  # True: coordinates are pixels of the picture, so sizes must be known
     has_mask = False  # True: `fill` chooses what stands for missing points
@@ -142,6 +143,10 @@ class Format:
     def begins_like(self, start: bytes) -> bool:
         """Return whether a file with its ending, which begins so, is in it."""
         return True
+
+    def files_of(self, folder: Path, place: Path, fields: Mapping[str, Any]) -> list[Path]:
+        """Return the files it writes for a clip of a folder's index; no other is replaced."""
+        return []
 
     def write(self, clips: Iterable[PoseClip], path: Path, *, recipe: Recipe) -> Summary:
         """Write the clips; `path` is the old state or the whole new one, never a part."""

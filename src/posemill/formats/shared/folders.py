@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -151,6 +151,12 @@ def frame_names(image_paths: Sequence[str], frame_indices: IntArray) -> list[str
     return names
 
 
+def picture_files(folder: Path, fields: Mapping[str, Any], ending: str) -> list[Path]:
+    """Return the files in a clip's folder, one for each of its frames."""
+    names = frame_names(fields["image_paths"], fields["frame_indices"])
+    return [folder / f"{name}{ending}" for name in names]
+
+
 def read_clip_folders(
     path: Path, ending: str, size_wh: Size | None
 ) -> Iterator[tuple[list[Path], dict[str, Any], str | None]]:
@@ -162,8 +168,7 @@ def read_clip_folders(
         raise ValueError(f"expected a folder of *{ending}")
     if header := json_text.header_in(path):
         for folder, fields in json_text.indexed_clips(path):
-            names = frame_names(fields["image_paths"], fields["frame_indices"])
-            yield [folder / f"{name}{ending}" for name in names], fields, header.get("skeleton")
+            yield picture_files(folder, fields, ending), fields, header.get("skeleton")
         return
     for folder in sorted({file.parent for file in path.rglob(f"*{ending}")}):
         files = sorted(folder.glob(f"*{ending}"), key=_natural_key)

@@ -19,13 +19,13 @@ import numpy as np
 from posemill.clips.inputs import ClipInput
 from posemill.errors import FormatError, RunError
 from posemill.files import atomic_folder, naming, new_folders, remove_leftovers
-from posemill.formats import get_format
+from posemill.formats import get_format, own_files
 from posemill.formats.shared.contract import ClipStream, Format, Recipe, Summary
 from posemill.formats.shared.json_text import INDEX, read_index
 from posemill.jobs.convert.shaping import Shaping
 from posemill.machine.read_ahead import closing_stream, read_ahead
 from posemill.messages import Message, join
-from posemill.outputs import Outputs
+from posemill.outputs import Outputs, claim_run
 from posemill.records import PoseClip
 from posemill.runs.home import holder_of
 from posemill.runs.manifest import MANIFEST_NAME, Manifest, check_folder
@@ -90,7 +90,7 @@ def export_clips(
     if form.suffix or out.suffix == ".pose":
         outputs.claim_file(out)
     elif not is_beside:
-        outputs.claim_folder(out, marker=INDEX)
+        outputs.claim_folder(out, marker=INDEX, own=own_files)
     stream = watch(read_ahead(source.clips(layout=shaping.layout)), source.num_frames)
     with writing(out), closing_stream(stream), new_folders(out.parent):
         remove_leftovers(out)
@@ -143,7 +143,7 @@ def _write_beside(
             folder, place = _split_place(str(record["place"]), {*recipe.replace.values()})
             by_folder.setdefault(folder, []).append({**record, "place": place})
         for folder in by_folder:
-            outputs.claim_folder(out / folder, marker=INDEX)
+            outputs.claim_folder(out / folder, marker=INDEX, own=own_files)
         for folder, lines in by_folder.items():
             text = "".join(json.dumps(line) + "\n" for line in [header, *lines])
             (made / folder / INDEX).write_text(text, encoding="utf-8")
@@ -242,13 +242,15 @@ def merge_clips(
 def _expect_free(out: Path, *, overwrite: bool) -> None:
     """Raise where a run cannot be written: something is there, or is worked on."""
     _expect_name(out)
-    has_run = check_folder(out)
-    if has_run and not overwrite:
+    if not check_folder(out):
+        return
+    if not overwrite:
         raise RunError(
             "{out} holds a run already; choose another folder, or replace it by {--overwrite}",
             out=out,
         )
-    if has_run and holder_of(out) is not None:
+    claim_run(out)
+    if holder_of(out) is not None:
         raise RunError("{out} is worked on; wait for its end, or: posemill stop {out!q}", out=out)
 
 
