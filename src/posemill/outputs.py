@@ -52,9 +52,8 @@ def claim_run(folder: Path) -> None:
 
 
 def _refuse_foreign(folder: Path, own: Iterable[Path]) -> None:
-    own = set(own)
-    for path in sorted(folder.rglob("*")):
-        if path not in own and (path.is_symlink() or not path.is_dir()):
+    for path in sorted({*folder.rglob("*")}.difference(own)):
+        if path.is_symlink() or not path.is_dir():
             raise ConfigError(
                 "{folder} also holds {name!r}, which posemill did not write there; nothing was "
                 "touched: move it elsewhere, or choose another folder",

@@ -1,5 +1,6 @@
 """Strangers' files, strangers' sites and clients that do not behave."""
 
+import _thread
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import posemill
-from posemill.errors import ConfigError, PosemillError, RunError
+from posemill.errors import ConfigError, RunError
 from posemill.jobs.extract.status import read_status
 from posemill.runs.home import run_lock
 from posemill.web import actions
@@ -474,8 +475,9 @@ def test_a_connection_too_many_is_closed_and_the_others_are_served(runs, running
 def test_a_folder_that_is_not_there_and_a_port_that_is_taken_are_said(tmp_path, runs):
     with pytest.raises(ConfigError, match="no such folder; name one with runs in it"):
         serve([tmp_path / "gone"])
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(PosemillError, match=r"cannot listen on .*; choose another by port"):
-            serve([runs], port=taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as held, pytest.raises(ConfigError, match="listen"):
+        serve([runs], port=held.getsockname()[1])
+
+
+def test_ctrl_c_ends_a_server_and_is_no_error(runs):
+    serve([runs], port=0, say=lambda _: threading.Timer(1, _thread.interrupt_main).start())

@@ -9,6 +9,7 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -60,10 +61,11 @@ def serve(
     (server, listening), address = make_server(
         folders, host=host, port=port, allow_actions=allow_actions
     )
-    say(address)
-    if opens:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    server.run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended by it
+        say(address)
+        if opens:
+            threading.Timer(0.5, webbrowser.open, [address]).start()
+        server.run(sockets=[listening])
 
 
 def make_server(
