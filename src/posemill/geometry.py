@@ -171,8 +171,7 @@ def _neighbours(found: BoolArray) -> tuple[IntArray, IntArray]:
     """Return for every cell the last found row at or before it (-1) and the next one (frames)."""
     rows = np.arange(len(found), dtype=np.int64)[:, None]
     before = np.maximum.accumulate(np.where(found, rows, -1), axis=0)
-    after = np.minimum.accumulate(np.where(found, rows, len(found))[::-1], axis=0)[::-1]
-    return before, after
+    return before, np.minimum.accumulate(np.where(found, rows, len(found))[::-1], axis=0)[::-1]
 
 
 def _between(

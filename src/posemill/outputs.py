@@ -126,8 +126,7 @@ class Outputs:
             return True
         if path.is_symlink():
             return False
-        written = self._record_of(path).lines.get(path.name)
-        return written == f"{_state_of(path)} {self._source}"
+        return self._record_of(path).lines.get(path.name) == f"{_state_of(path)} {self._source}"
 
     def _record_of(self, path: Path) -> _Record:
         folder = Path(os.path.realpath(path.parent))

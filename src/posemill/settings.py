@@ -404,8 +404,7 @@ def arguments_text(fields: Mapping[str, Field]) -> str:
 def _parameter(field: Field) -> inspect.Parameter:
     kinds = inspect.Parameter
     kind = kinds.KEYWORD_ONLY if field.group else kinds.POSITIONAL_OR_KEYWORD
-    is_required = field.default is dataclasses.MISSING
-    default = kinds.empty if is_required else field.default
+    default = kinds.empty if field.default is dataclasses.MISSING else field.default
     return kinds(field.flat, kind, default=default)
 
 

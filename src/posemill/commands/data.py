@@ -300,8 +300,7 @@ def _print_run(summary: Any, *, as_json: bool, dry_run: bool) -> None:
         return
     for split, count in summary.splits.items():
         say("{split}: {num_clips:clip|clips}", split=split, num_clips=count)
-    template = "{path}: {num_clips:clip|clips}, {num_frames:frame|frames}"
-    parts = [Message(template, **vars(summary))]
+    parts = [Message("{path}: {num_clips:clip|clips}, {num_frames:frame|frames}", **vars(summary))]
     if again := summary.equal_duplicates:
         parts.append(Message("{num} came twice, equal", num=again))
     if summary.num_failures:

@@ -79,19 +79,17 @@ def _runs_below(folder: Path) -> list[Path]:
 
 def _show_all(runs: Sequence[Path], *, as_json: bool) -> None:
     """Print a line for each run."""
-    states: list[object] = []
+    found: dict[str, object] = {}
     for run in runs:
         try:
             state = status(run)
-            states.append(state)
-            line = join("; ", [state.headline(), state.describe()])
+            found[join("; ", [state.headline(), state.describe()])] = state
         except PosemillError as error:
-            states.append({"folder": run, "error": error.sentence})
-            line = error.sentence
-        if not as_json:
-            say_line(line)
+            found[error.sentence] = {"folder": run, "error": error.sentence}
     if as_json:
-        print_json(states)
+        print_json([*found.values()])
+    for line in () if as_json else found:
+        say_line(line)
 
 
 def _show_status(

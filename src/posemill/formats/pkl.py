@@ -77,8 +77,7 @@ def _write_frames(clip: PoseClip, lists: dict[str, IO[bytes]]) -> None:
             for part, is_there in zip(parts, present, strict=True)
         }
         lists["keypoints"].writelines(out.pickled_dict(items))
-    paths = clip.image_paths or ("",) * len(clip)
-    lists["image_paths"].writelines(map(out.pickled, paths))
+    lists["image_paths"].writelines(map(out.pickled, clip.image_paths or ("",) * len(clip)))
     lists["video_ids"].write(out.pickled(clip.clip_id) * len(clip))
 
 

@@ -77,8 +77,7 @@ def _read_frame(file: Path) -> npt.NDArray[np.float64]:
     """Return `(18, 2)` pixels, NaN where missing."""
     if file.stat().st_size > _MAX_BYTES:
         raise ValueError(f"{file}: expected 18 lines 'x y', got {file.stat().st_size} bytes")
-    lines = file.read_text(encoding="ascii").split("\n")
-    rows = [line.split() for line in lines if line.strip()]
+    rows = [line.split() for line in file.read_text(encoding="ascii").split("\n") if line.strip()]
     if len(rows) != _POINTS or any(len(row) != 2 for row in rows):
         raise ValueError(f"{file}: expected 18 lines 'x y', got {len(rows)} lines")
     points = np.array([[float(x), float(y)] for x, y in rows])

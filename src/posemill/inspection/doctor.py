@@ -263,8 +263,7 @@ def _runtime_warnings(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.gpus and "CUDAExecutionProvider" not in diagnosis.providers:
         template = "{num_gpus} GPU(s) here that cannot be used: {remedy}"
-        advice = say_how_to_use_gpus(installed)
-        yield Message(template, num_gpus=len(diagnosis.gpus), remedy=advice)
+        yield Message(template, num_gpus=len(diagnosis.gpus), remedy=say_how_to_use_gpus(installed))
     elif len(installed) > 1:
         yield say_how_to_use_gpus(installed)
 

@@ -48,8 +48,7 @@ def measure_motion(clip: PoseClip) -> Motion:
     """Return the motion in a clip; frames that do not follow on one another have none."""
     scale, step = body_scale(clip), usual_step(clip)
     # Of 30 frames a second 12.5 are two or three apart; where one is lost it is twice a step.
-    apart = np.diff(clip.frame_indices, prepend=clip.frame_indices[:1])
-    follows = np.abs(apart - step) < step
+    follows = np.abs(np.diff(clip.frame_indices, prepend=clip.frame_indices[:1]) - step) < step
     blocks = []
     for start in range(0, max(1, len(clip)), BLOCK_FRAMES):
         # One frame of overlap: the block's first frame has a predecessor too.

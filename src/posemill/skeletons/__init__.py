@@ -81,8 +81,7 @@ def _skeletons_of_engines() -> Iterator[Skeleton]:
             info = getattr(plugins.load("engine", table, name), "info", None)
         except PosemillError:  # an engine that cannot be imported here has its own message
             continue
-        declared = getattr(info, "skeletons", ())
-        yield from (each for each in declared if isinstance(each, Skeleton))
+        yield from (each for each in getattr(info, "skeletons", ()) if isinstance(each, Skeleton))
 
 
 # Points of the face in the skeletons that do not have 68 of them.

@@ -113,8 +113,7 @@ def part_colours(part_name: str) -> tuple[Colour, ...]:
 
 def side_of(point_name: str) -> str:
     """Return `left`, `right` or `middle`: the subject's side a point of the body is on."""
-    words = point_name.split("_")
-    return next((side for side in ("left", "right") if side in words), "middle")
+    return next((side for side in ("left", "right") if side in point_name.split("_")), "middle")
 
 
 @cache

@@ -30,8 +30,7 @@ def json_answer(asked: HTTPConnection, value: Any, status: int = 200) -> Respons
     is_chinese = asked.headers.get("accept-language", "").startswith("zh")
     plain = _plain(value, "zh_CN" if is_chinese else "en")
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, default=str)
-    data = text.encode("utf-8", "backslashreplace")
-    return Response(data, status, media_type="application/json")
+    return Response(text.encode("utf-8", "backslashreplace"), status, media_type="application/json")
 
 
 def _plain(value: Any, language: str) -> Any:
