@@ -123,12 +123,12 @@ def test_a_cluster_that_lost_its_raylet_is_said_before_ray_ends_the_process(func
 def test_a_reader_that_was_busy_for_long_is_no_silence_of_the_slots(functions, monkeypatch):
     from posemill.executors import ray_cluster
 
-    monkeypatch.setattr(ray_cluster, "_SILENT_SECONDS", 3.0)
+    monkeypatch.setattr(ray_cluster, "_SILENT_SECONDS", 8.0)
     executor, tasks = ray_cluster.RayExecutor(2, Limits()), iter([("plain", i) for i in range(4)])
     kinds = []
     for event in executor.run(functions.make_function, lambda: next(tasks, None)):
         kinds.append(type(event))
         if kinds.count(Output) == 1 and isinstance(event, Output):
-            time.sleep(5)  # as a commit to a store that does not answer
+            time.sleep(10)  # as a commit to a store that does not answer
     assert Died not in kinds
     assert kinds.count(Finished) == 4
