@@ -120,8 +120,7 @@ def report(
     outputs = Outputs(run, overwrite=overwrite)
     material = Reading(**reading).open(run)
     outputs.claim_file(here(out))
-    total = material.num_frames
-    clips = track(material.clips_so_far(), "measuring", total, len, progress=progress)
+    clips = track(material.clips_so_far(), "measuring", material.num_frames, len, progress=progress)
     quality = measure_all(clips)
     frames = originals_of(material.picture_facts(), originals)
     with show_progress("drawing frames", progress=progress) as frames.on_frame:

@@ -79,17 +79,19 @@ def _runs_below(folder: Path) -> list[Path]:
 
 def _show_all(runs: Sequence[Path], *, as_json: bool) -> None:
     """Print a line for each run."""
-    found: dict[str, object] = {}
+    states: list[object] = []
     for run in runs:
         try:
             state = status(run)
-            found[join("; ", [state.headline(), state.describe()])] = state
+            states.append(state)
+            line = join("; ", [state.headline(), state.describe()])
         except PosemillError as error:
-            found[error.sentence] = {"folder": run, "error": error.sentence}
+            line = error.sentence
+            states.append({"folder": run, "error": line})
+        if not as_json:
+            say_line(line)
     if as_json:
-        print_json([*found.values()])
-    for line in () if as_json else found:
-        say_line(line)
+        print_json(states)
 
 
 def _show_status(

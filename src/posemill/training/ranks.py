@@ -106,9 +106,11 @@ def said_by_the_parent() -> Iterator[None]:
     logger = logging.getLogger("posemill")
     level = logger.level
     logger.setLevel(logging.ERROR)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
-        yield
-    logger.setLevel(level)
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def refuse_second_start() -> None:
